@@ -1,0 +1,99 @@
+"""Every error that nessie_ops raises on purpose, as one tree.
+
+    NessieOpsError
+    ├── BadRequest                400 BAD_REQUEST            the request breaks a rule; sending it again cannot help
+    ├── Forbidden                 403 FORBIDDEN
+    ├── ReferenceNotFound         404 REFERENCE_NOT_FOUND    also unknown commits and missing merge bases
+    ├── ContentNotFound           404 CONTENT_NOT_FOUND
+    ├── NamespaceNotFound         404 NAMESPACE_NOT_FOUND
+    ├── NamespaceAlreadyExists    409 NAMESPACE_ALREADY_EXISTS
+    ├── NamespaceNotEmpty         409 NAMESPACE_NOT_EMPTY
+    ├── ReferenceAlreadyExists    409 REFERENCE_ALREADY_EXISTS
+    ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
+    │   └── MergeConflict                                    also carries the merge result
+    ├── StoreUnavailable          503 SERVICE_UNAVAILABLE    nothing was written; try again
+    └── StoreFormatError          500 UNKNOWN                the database was written by another version
+
+`error_code` and `http_status` are those of the Nessie REST API.  Knows no HTTP framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from nessie_ops.model import Conflict, ContentKey, MergeResult
+
+
+class NessieOpsError(Exception):
+    """Base of all errors; `message` is complete English text for a person."""
+
+    error_code: ClassVar[str] = "UNKNOWN"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class BadRequest(NessieOpsError):
+    error_code, http_status = "BAD_REQUEST", 400
+
+
+class Forbidden(NessieOpsError):
+    error_code, http_status = "FORBIDDEN", 403
+
+
+class ReferenceNotFound(NessieOpsError):
+    error_code, http_status = "REFERENCE_NOT_FOUND", 404
+
+
+class _KeyError(NessieOpsError):
+    """An error about one content key."""
+
+    def __init__(self, message: str, key: ContentKey) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class ContentNotFound(_KeyError):
+    error_code, http_status = "CONTENT_NOT_FOUND", 404
+
+
+class NamespaceNotFound(_KeyError):
+    error_code, http_status = "NAMESPACE_NOT_FOUND", 404
+
+
+class NamespaceAlreadyExists(_KeyError):
+    error_code, http_status = "NAMESPACE_ALREADY_EXISTS", 409
+
+
+class NamespaceNotEmpty(_KeyError):
+    error_code, http_status = "NAMESPACE_NOT_EMPTY", 409
+
+
+class ReferenceAlreadyExists(NessieOpsError):
+    error_code, http_status = "REFERENCE_ALREADY_EXISTS", 409
+
+
+class ReferenceConflict(NessieOpsError):
+    error_code, http_status = "REFERENCE_CONFLICT", 409
+
+    def __init__(self, message: str, conflicts: tuple[Conflict, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
+class MergeConflict(ReferenceConflict):
+    def __init__(self, message: str, result: MergeResult, conflicts: tuple[Conflict, ...]) -> None:
+        super().__init__(message, conflicts)
+        self.result = result
+
+
+class StoreUnavailable(NessieOpsError):
+    error_code, http_status, retryable = "SERVICE_UNAVAILABLE", 503, True
+
+
+class StoreFormatError(NessieOpsError):
+    pass

@@ -1,0 +1,217 @@
+"""VersionStore: the facade of the kernel.  Git semantics over a Store; knows neither Iceberg nor HTTP.
+
+Each public method is one database transaction.  Every commit hash that is returned names a commit
+that is durable.  Methods that write lock the reference that they move, so they never spin.
+Listings are bounded by `limit`; ask for one more than a page to learn whether another page follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Self
+from uuid import uuid4
+
+from nessie_ops.model import (
+    CommitHash,
+    CommitMeta,
+    CommitResult,
+    Content,
+    ContentKey,
+    Detached,
+    DiffEntry,
+    Entry,
+    LogEntry,
+    Merge,
+    MergeResult,
+    NewCommit,
+    Operation,
+    Reference,
+    ReferenceSpec,
+    ReferenceType,
+)
+from nessie_ops.store import Store
+from nessie_ops.versioning import commits, history, merging, references
+from nessie_ops.versioning.history import Divergence
+from nessie_ops.versioning.references import ReferenceMove, RepositoryInfo
+
+DEFAULT_BRANCH = "main"
+MAX_PAGE = 10_000  # rows that one listing returns at most; the REST layer pages through more
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class VersionStore:
+    """A versioned catalog: contents under keys, on branches and tags, with full history."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        default_branch: str = DEFAULT_BRANCH,
+        clock: Callable[[], datetime] = _utc_now,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        """Use `store`, creating the default branch (empty) in a new one."""
+        self._store = store
+        self._clock = clock
+        self._new_id = new_id
+        with store.write() as tx:
+            self.info = references.initialize(tx, default_branch, clock())
+
+    @classmethod
+    def open(cls, url: str, **options: object) -> Self:
+        """The store at a SQLAlchemy URL, such as `sqlite:////path/catalog.db` or `sqlite://` (in memory)."""
+        return cls(Store.open(url), **options)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self._store.close()
+
+    @property
+    def default_branch(self) -> str:
+        return self.info.default_branch
+
+    # -- references ---------------------------------------------------------------------------
+
+    def get_info(self) -> RepositoryInfo:
+        """Default branch and time of creation of the repository."""
+        return self.info
+
+    def list_references(
+        self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
+    ) -> list[Reference]:
+        """Branches by name, then tags by name, from after the given (type, name)."""
+        with self._store.read() as tx:
+            return references.list_references(tx, prefix, after, limit)
+
+    def get_reference(self, name: str) -> Reference:
+        """The branch or tag `name` with its head; ReferenceNotFound."""
+        with self._store.read() as tx:
+            return references.get_reference(tx, name)
+
+    def create_reference(
+        self, kind: ReferenceType, name: str, target: CommitHash, *, properties: Mapping[str, str] | None = None
+    ) -> Reference:
+        """A new branch or tag at `target` (NO_ANCESTOR for an empty one): one row and one log row.
+
+        BadRequest (name), ReferenceAlreadyExists, ReferenceNotFound (no such commit).
+        """
+        with self._store.write() as tx:
+            return references.create_reference(tx, kind, name, target, properties or {}, self._clock())
+
+    def assign_reference(self, name: str, expected: CommitHash | None, target: CommitHash) -> Reference:
+        """Move a branch or tag; ReferenceConflict (UNEXPECTED_HASH) unless its head is `expected` (None: any)."""
+        with self._store.write() as tx:
+            return references.assign_reference(tx, name, expected, target, self._clock())
+
+    def delete_reference(self, name: str, expected: CommitHash | None) -> Reference:
+        """Delete a reference and return it as it was; the default branch is a BadRequest."""
+        with self._store.write() as tx:
+            return references.delete_reference(tx, name, expected, self.default_branch, self._clock())
+
+    def update_properties(
+        self, name: str, updates: Mapping[str, str], removals: Iterable[str] = (), *, expected: CommitHash | None = None
+    ) -> Reference:
+        """Set and remove free-text properties of a reference.  `quarantined` set to a reason forbids merging it."""
+        with self._store.write() as tx:
+            return references.update_properties(tx, name, updates, removals, expected, self._clock())
+
+    def list_moves(
+        self, *, name: str | None = None, after_seq: int = 0, limit: int = MAX_PAGE, newest_first: bool = False
+    ) -> list[ReferenceMove]:
+        """The reference log: every creation, move, property change and deletion, by sequence number."""
+        with self._store.read() as tx:
+            return references.list_moves(tx, name, after_seq, limit, newest_first)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
+        """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
+        parsed = ReferenceSpec.parse(spec, self.default_branch) if isinstance(spec, str) else spec
+        with self._store.read() as tx:
+            return history.resolve(tx, parsed)
+
+    def get_commit(self, commit: CommitHash) -> CommitMeta:
+        """Who made a commit, when and why; ReferenceNotFound."""
+        with self._store.read() as tx:
+            return history.get_commit(tx, commit)
+
+    def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+        """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
+        with self._store.read() as tx:
+            return history.get_contents(tx, at, keys)
+
+    def list_entries(
+        self,
+        at: CommitHash,
+        *,
+        prefix: ContentKey | None = None,
+        first: ContentKey | None = None,
+        last: ContentKey | None = None,
+        limit: int = MAX_PAGE,
+        with_content: bool = False,
+    ) -> list[Entry]:
+        """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
+        with self._store.read() as tx:
+            return history.list_entries(tx, at, prefix, first, last, limit, with_content)
+
+    def list_log(
+        self,
+        at: CommitHash,
+        *,
+        limit_hash: CommitHash | None = None,
+        limit: int = 250,
+        with_operations: bool = False,
+    ) -> list[LogEntry]:
+        """Commits from `at` backwards along direct parents; `limit_hash` is the last one returned."""
+        with self._store.read() as tx:
+            return history.list_log(tx, at, limit_hash, limit, with_operations)
+
+    def diff(
+        self,
+        before: CommitHash,
+        after: CommitHash,
+        *,
+        prefix: ContentKey | None = None,
+        first: ContentKey | None = None,
+        last: ContentKey | None = None,
+        limit: int = MAX_PAGE,
+    ) -> list[DiffEntry]:
+        """Keys whose value differs between two commits, in key order.  Cost: proportional to the differences."""
+        with self._store.read() as tx:
+            return history.diff(tx, before, after, prefix, first, last, limit)
+
+    def get_merge_base(self, a: CommitHash, b: CommitHash) -> CommitHash | None:
+        """The best common ancestor over direct and merge parents; None when there is none."""
+        with self._store.read() as tx:
+            return history.get_merge_base(tx, a, b)
+
+    def compare(self, a: CommitHash, b: CommitHash) -> Divergence:
+        """Commits on `a` and not on `b` and the reverse, along direct parents, and where they part."""
+        with self._store.read() as tx:
+            return history.compare(tx, a, b)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def commit(
+        self, branch: str, expected: CommitHash, meta: NewCommit, operations: Sequence[Operation]
+    ) -> CommitResult:
+        """One atomic commit on top of the head of `branch`.
+
+        Operations are read against the commit `expected`; a key conflicts only when its *value* at the
+        head differs from its value there.  BadRequest (rules of contents ids, duplicate keys),
+        ReferenceNotFound, ReferenceConflict (all conflicts at once).  Nothing is written on error.
+        """
+        with self._store.write() as tx:
+            return commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id)
+
+    def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
+        """Merge a commit into `branch` as one commit with two parents, per key; MergeConflict unless as result.
+
+        `expected` must be reachable from the head and is otherwise only echoed.  A quarantined source
+        is a Forbidden.  A source that adds nothing is no commit.
+        """
+        with self._store.write() as tx:
+            return merging.merge(tx, branch, expected, request, self._clock)
