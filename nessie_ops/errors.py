@@ -5,14 +5,21 @@
     ├── Forbidden                 403 FORBIDDEN
     ├── ReferenceNotFound         404 REFERENCE_NOT_FOUND    also unknown commits and missing merge bases
     ├── ContentNotFound           404 CONTENT_NOT_FOUND
+    │   ├── NoSuchTable                                      no Iceberg table has this name on the reference
+    │   └── NoSuchView
     ├── NamespaceNotFound         404 NAMESPACE_NOT_FOUND
     ├── NamespaceAlreadyExists    409 NAMESPACE_ALREADY_EXISTS
     ├── NamespaceNotEmpty         409 NAMESPACE_NOT_EMPTY
     ├── ReferenceAlreadyExists    409 REFERENCE_ALREADY_EXISTS
     ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
-    │   └── MergeConflict                                    also carries the merge result
+    │   ├── MergeConflict                                    also carries the merge result
+    │   ├── NameTaken                                        a table, view or namespace has this name already
+    │   └── CommitFailed                                     the table or view changed since it was read; nothing is applied
     ├── StoreUnavailable          503 SERVICE_UNAVAILABLE    nothing was written; try again
-    └── StoreFormatError          500 UNKNOWN                the database was written by another version
+    ├── OutcomeUnknown            504 UNKNOWN                the answer to a write was lost; look before repeating it
+    ├── MetadataUnavailable       500 UNKNOWN                a metadata file is missing or cannot be read
+    ├── StoreFormatError          500 UNKNOWN                the database was written by another version
+    └── MachineNotReady           500 UNKNOWN                Java, a jar or a tool is missing; says how to get it
 
 `error_code` and `http_status` are those of the Nessie REST API.  Knows no HTTP framework.
 """
@@ -61,6 +68,14 @@ class ContentNotFound(_KeyError):
     error_code, http_status = "CONTENT_NOT_FOUND", 404
 
 
+class NoSuchTable(ContentNotFound):
+    pass
+
+
+class NoSuchView(ContentNotFound):
+    pass
+
+
 class NamespaceNotFound(_KeyError):
     error_code, http_status = "NAMESPACE_NOT_FOUND", 404
 
@@ -91,9 +106,29 @@ class MergeConflict(ReferenceConflict):
         self.result = result
 
 
+class NameTaken(ReferenceConflict):
+    pass
+
+
+class CommitFailed(ReferenceConflict):
+    pass
+
+
 class StoreUnavailable(NessieOpsError):
     error_code, http_status, retryable = "SERVICE_UNAVAILABLE", 503, True
 
 
+class OutcomeUnknown(NessieOpsError):
+    http_status = 504
+
+
+class MetadataUnavailable(NessieOpsError):
+    pass
+
+
 class StoreFormatError(NessieOpsError):
+    pass
+
+
+class MachineNotReady(NessieOpsError):
     pass
