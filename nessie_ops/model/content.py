@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), lt=2**63)]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Location = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 

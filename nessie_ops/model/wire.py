@@ -1,0 +1,116 @@
+"""Envelopes of the REST API v2: what wraps the model's values in answers.  Server and client share them.
+
+Field names and nulls are those of Nessie's answers; requests have no structs here, since the server
+reads them leniently and the client writes them exactly.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from nessie_ops.model.commits import CommitMeta, DiffEntry, Entry, LogEntry
+from nessie_ops.model.content import Content
+from nessie_ops.model.ids import CommitHash
+from nessie_ops.model.keys import ContentKey
+from nessie_ops.model.merges import Conflict
+from nessie_ops.model.references import Branch, Detached, Reference, Tag
+
+AnyReference = Branch | Tag | Detached
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of a listing; `token` asks for the next one, and is None on the last."""
+
+    has_more: bool = False
+    token: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    default_branch: str
+    min_supported_api_version: int
+    max_supported_api_version: int
+    actual_api_version: int
+    spec_version: str
+    no_ancestor_hash: CommitHash
+    repository_creation_timestamp: datetime
+    oldest_possible_commit_timestamp: datetime
+
+
+class SingleReference(msgspec.Struct, frozen=True):
+    reference: Reference
+
+
+class ReferencePage(Page, frozen=True):
+    references: tuple[Reference, ...]
+
+
+class EntryPage(Page, frozen=True, rename="camel"):
+    entries: tuple[Entry, ...]
+    effective_reference: AnyReference
+
+
+class SingleContent(msgspec.Struct, frozen=True, rename="camel"):
+    content: Content
+    effective_reference: AnyReference
+
+
+class KeyedContent(msgspec.Struct, frozen=True):
+    key: ContentKey
+    content: Content
+
+
+class Contents(msgspec.Struct, frozen=True, rename="camel"):
+    contents: tuple[KeyedContent, ...]
+    effective_reference: AnyReference
+
+
+class LogPage(Page, frozen=True, rename="camel"):
+    log_entries: tuple[LogEntry, ...]
+
+
+class DiffPage(Page, frozen=True, rename="camel"):
+    diffs: tuple[DiffEntry, ...]
+    effective_from_reference: AnyReference
+    effective_to_reference: AnyReference
+
+
+class RecentHead(msgspec.Struct, frozen=True, rename="camel"):
+    """A commit that a reference points or pointed to; `meta` is None for the empty state."""
+
+    commit_hash: CommitHash
+    commit_consistency: str
+    meta: CommitMeta | None
+
+
+class RecentChanges(msgspec.Struct, frozen=True, rename="camel"):
+    reference: Reference
+    current: RecentHead
+    previous: tuple[RecentHead, ...]
+    commit_log_consistency: str
+
+
+class ReferenceConflicts(msgspec.Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type"):
+    conflicts: tuple[Conflict, ...]
+
+
+class ContentKeyDetails(msgspec.Struct, frozen=True, tag="CONTENT_KEY", tag_field="type", rename="camel"):
+    content_key: ContentKey
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What every error answers; details only for clients that say they can read them."""
+
+    status: int
+    reason: str
+    message: str
+    error_code: str
+    error_details: ReferenceConflicts | ContentKeyDetails | msgspec.UnsetType = msgspec.UNSET
+    server_stack_trace: str | None = None
+
+
+def to_json(value: Any) -> bytes:
+    """The JSON of a struct or of plain values."""
+    return msgspec.json.encode(value)

@@ -1,0 +1,46 @@
+"""An LRU of immutable objects, bounded in bytes.  Nothing in it can become wrong, so nothing is invalidated."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Any
+
+DEFAULT_CACHE_BYTES = 128 << 20  # holds the inner nodes of trees of 1e6 tables several times over
+_ENTRY_OVERHEAD = 200  # bytes of dict slot, key and object headers
+
+
+class Cache:
+    """Maps a key to an immutable object; forgets the least recently used beyond `capacity` bytes."""
+
+    def __init__(self, capacity: int = DEFAULT_CACHE_BYTES) -> None:
+        self._capacity = capacity
+        self._used = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used
+
+    def get(self, key: Hashable) -> Any | None:
+        """The object, or None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Any, size: int) -> None:
+        """Keep `value`, which occupies about `size` bytes."""
+        size += _ENTRY_OVERHEAD
+        if size > self._capacity:
+            return
+        with self._lock:
+            old = self._entries.pop(key, None)
+            self._used += size - (old[1] if old else 0)
+            self._entries[key] = (value, size)
+            while self._used > self._capacity:
+                self._used -= self._entries.popitem(last=False)[1][1]

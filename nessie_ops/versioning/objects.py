@@ -1,0 +1,83 @@
+"""Commits, index nodes and contents as objects of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from nessie_ops.errors import ReferenceNotFound
+from nessie_ops.model import NO_ANCESTOR, CommitHash, Content, decode_content
+from nessie_ops.store import Kind, Transaction, WriteTransaction
+from nessie_ops.versioning import tree
+from nessie_ops.versioning.codec import Commit, decode_commit, digest_of, leaf_of, to_hash
+from nessie_ops.versioning.tree import Node
+
+
+class StoredNodes:
+    """The nodes of a transaction, for `tree`.  The empty node is known, not stored."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    def load(self, id: bytes) -> Node:
+        return self.load_many((id,))[id]
+
+    def load_many(self, ids: Iterable[bytes]) -> Mapping[bytes, Node]:
+        wanted = set(ids)
+        loaded = self._tx.load(Kind.NODE, wanted - {tree.EMPTY_ID}, Node.decode)
+        if tree.EMPTY_ID in wanted:
+            loaded[tree.EMPTY_ID] = tree.EMPTY
+        return loaded
+
+    def save(self, node: Node) -> bytes:
+        raw = node.encode()
+        id = tree.node_id(raw)
+        if id != tree.EMPTY_ID:
+            cast(WriteTransaction, self._tx).save(Kind.NODE, id, node, raw)
+        return id
+
+
+def load_commit(tx: Transaction, id: bytes | None) -> Commit | None:
+    """The commit, None for "no commit"; ReferenceNotFound."""
+    if id is None:
+        return None
+    found = tx.load(Kind.COMMIT, (id,), decode_commit)
+    if id not in found:
+        raise ReferenceNotFound(f"Commit '{id.hex()}' not found")
+    return found[id]
+
+
+def find_commit(tx: Transaction, commit: CommitHash) -> Commit | None:
+    """The commit with this hash, None for NO_ANCESTOR; ReferenceNotFound."""
+    if commit == NO_ANCESTOR:
+        return None
+    if len(commit) != len(NO_ANCESTOR):  # abbreviations are not resolved: they would change meaning with time
+        raise ReferenceNotFound(f"Commit '{commit}' not found")
+    return load_commit(tx, bytes.fromhex(commit))
+
+
+def root_of(commit: Commit | None) -> bytes:
+    """The index at a commit."""
+    return commit.root if commit else tree.EMPTY_ID
+
+
+def id_of(commit: Commit | None) -> bytes | None:
+    return commit.id if commit else None
+
+
+def hash_of(commit: Commit | None) -> CommitHash:
+    return to_hash(id_of(commit))
+
+
+def load_contents(tx: Transaction, leaves: Iterable[bytes]) -> dict[bytes, Content]:
+    """Contents by encoded leaf value."""
+    wanted = list(leaves)
+    found = tx.load(Kind.CONTENT, {digest_of(leaf) for leaf in wanted}, decode_content)
+    return {leaf: found[digest_of(leaf)] for leaf in wanted}
+
+
+def save_content(tx: WriteTransaction, content: Content) -> bytes:
+    """Save a content that has its id; its encoded leaf value."""
+    leaf, raw = leaf_of(content)
+    tx.save(Kind.CONTENT, digest_of(leaf), content, raw)
+    return leaf

@@ -1,0 +1,209 @@
+"""Branches and tags: rows that point to commits.  Every change of one is a row in the reference log, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound
+from nessie_ops.model import (
+    Branch,
+    CommitHash,
+    Conflict,
+    ConflictType,
+    Reference,
+    ReferenceType,
+    Tag,
+    check_name,
+    parse_time,
+)
+from nessie_ops.store import ReferenceRecord, Transaction, WriteTransaction
+from nessie_ops.versioning.codec import from_micros, to_hash, to_micros
+from nessie_ops.versioning.objects import find_commit, id_of
+
+CREATED, ASSIGNED, DELETED, COMMITTED, MERGED, CHANGED = (
+    "CREATED",
+    "ASSIGNED",
+    "DELETED",
+    "COMMITTED",
+    "MERGED",
+    "PROPERTIES",
+)
+MAX_NAME = 1000  # characters; longer names would not fit the indexes of every database
+MAX_PROPERTIES_BYTES = 16 << 10
+
+
+class RepositoryInfo(NamedTuple):
+    default_branch: str
+    created_at: datetime
+
+
+class ReferenceMove(msgspec.Struct, frozen=True, rename="camel"):
+    """A change of a reference.  `before` is None for a creation, `after` for a deletion."""
+
+    seq: int
+    name: str
+    type: ReferenceType
+    action: str
+    before: CommitHash | None
+    after: CommitHash | None
+    at: datetime
+
+
+def initialize(tx: WriteTransaction, default_branch: str, now: datetime) -> RepositoryInfo:
+    """Create the repository if there is none yet; what is known about it."""
+    created_at = tx.get_setting("created_at")
+    if created_at is None:
+        created_at = now.isoformat()
+        tx.put_setting("created_at", created_at)
+        tx.put_setting("default_branch", check_name(default_branch))
+        record = ReferenceRecord(default_branch, ReferenceType.BRANCH, None, to_micros(now), "{}")
+        tx.insert_reference(record)
+        tx.append_move(None, record, CREATED, to_micros(now))
+    return RepositoryInfo(tx.get_setting("default_branch") or default_branch, parse_time(created_at, "created_at"))
+
+
+def to_reference(record: ReferenceRecord) -> Reference:
+    kind = Branch if record.type == ReferenceType.BRANCH else Tag
+    return kind(record.name, to_hash(record.head), get_properties(record))
+
+
+def get_properties(record: ReferenceRecord) -> dict[str, str]:
+    return msgspec.json.decode(record.properties, type=dict[str, str])
+
+
+def get_record(tx: Transaction, name: str, *, lock: bool = False) -> ReferenceRecord:
+    """The row of a reference, locked against other movers if asked for; ReferenceNotFound."""
+    record = tx.get_reference(name, lock=lock)
+    if record is None:
+        raise ReferenceNotFound(f"Named reference '{name}' not found")
+    return record
+
+
+def get_reference(tx: Transaction, name: str) -> Reference:
+    return to_reference(get_record(tx, name))
+
+
+def list_references(
+    tx: Transaction, prefix: str, after: tuple[ReferenceType, str] | None, limit: int
+) -> list[Reference]:
+    return [to_reference(record) for record in tx.list_references(prefix, after, limit)]
+
+
+def create_reference(
+    tx: WriteTransaction,
+    kind: ReferenceType,
+    name: str,
+    target: CommitHash,
+    properties: Mapping[str, str],
+    now: datetime,
+) -> Reference:
+    check_name(name)
+    if len(name) > MAX_NAME:
+        raise BadRequest(f"name: a reference name has at most {MAX_NAME} characters, this one has {len(name)}.")
+    existing = tx.get_reference(name)
+    if existing:
+        raise ReferenceAlreadyExists(f"Named reference '{name}' already exists.")
+    head = id_of(find_commit(tx, target))
+    if head:
+        tx.touch_commit(head)
+    record = ReferenceRecord(name, kind, head, to_micros(now), _encode_properties(properties))
+    tx.insert_reference(record)
+    tx.append_move(None, record, CREATED, to_micros(now))
+    return to_reference(record)
+
+
+def assign_reference(
+    tx: WriteTransaction, name: str, expected: CommitHash | None, target: CommitHash, now: datetime
+) -> Reference:
+    before = get_record(tx, name, lock=True)
+    _expect(before, expected)
+    head = id_of(find_commit(tx, target))
+    if head:
+        tx.touch_commit(head)
+    after = before._replace(head=head)
+    tx.update_reference(after)
+    tx.append_move(before, after, ASSIGNED, to_micros(now))
+    return to_reference(after)
+
+
+def delete_reference(
+    tx: WriteTransaction, name: str, expected: CommitHash | None, default_branch: str, now: datetime
+) -> Reference:
+    if name == default_branch:
+        raise BadRequest(f"Default branch '{name}' cannot be deleted.")
+    record = get_record(tx, name, lock=True)
+    _expect(record, expected)
+    tx.delete_reference(name)
+    tx.append_move(record, None, DELETED, to_micros(now))
+    return to_reference(record)
+
+
+def update_properties(
+    tx: WriteTransaction,
+    name: str,
+    updates: Mapping[str, str],
+    removals: Iterable[str],
+    expected: CommitHash | None,
+    now: datetime,
+) -> Reference:
+    before = get_record(tx, name, lock=True)
+    _expect(before, expected)
+    properties = get_properties(before) | dict(updates)
+    for key in removals:
+        properties.pop(key, None)
+    after = before._replace(properties=_encode_properties(properties))
+    if after != before:
+        tx.update_reference(after)
+        tx.append_move(before, after, CHANGED, to_micros(now))
+    return to_reference(after)
+
+
+def list_moves(
+    tx: Transaction, name: str | None, after_seq: int, limit: int, newest_first: bool
+) -> list[ReferenceMove]:
+    return [
+        ReferenceMove(
+            move.seq,
+            move.name,
+            ReferenceType(move.type),
+            move.action,
+            None if move.action == CREATED else to_hash(move.before),
+            None if move.action == DELETED else to_hash(move.after),
+            from_micros(move.at),
+        )
+        for move in tx.list_moves(name, after_seq, limit, newest_first=newest_first)
+    ]
+
+
+def move_head(tx: WriteTransaction, before: ReferenceRecord, head: bytes, action: str, now: datetime) -> None:
+    """Let a locked branch point to `head`."""
+    after = before._replace(head=head)
+    tx.update_reference(after)
+    tx.append_move(before, after, action, to_micros(now))
+
+
+def get_branch_record(tx: Transaction, name: str, action: str) -> ReferenceRecord:
+    """The locked row of the branch to write to; BadRequest when it is a tag."""
+    record = get_record(tx, name, lock=True)
+    if record.type != ReferenceType.BRANCH:
+        raise BadRequest(f"Reference to {action} into must be a branch.")
+    return record
+
+
+def _expect(record: ReferenceRecord, expected: CommitHash | None) -> None:
+    head = to_hash(record.head)
+    if expected is not None and expected != head:
+        message = f"named-reference '{record.name}' is not at expected hash '{expected}', but at '{head}'"
+        conflict = Conflict(ConflictType.UNEXPECTED_HASH, None, message)
+        raise ReferenceConflict(message[0].upper() + message[1:] + ".", (conflict,))
+
+
+def _encode_properties(properties: Mapping[str, str]) -> str:
+    text = msgspec.json.encode(dict(properties), order="deterministic")
+    if len(text) > MAX_PROPERTIES_BYTES:
+        raise BadRequest(f"properties: together longer than {MAX_PROPERTIES_BYTES} bytes.")
+    return text.decode()
