@@ -57,6 +57,18 @@ class Detached(msgspec.Struct, frozen=True, tag="DETACHED", tag_field="type"):
 Reference = Branch | Tag
 
 
+class ReferenceMove(msgspec.Struct, frozen=True, rename="camel"):
+    """A change of a reference.  `before` is None for a creation, `after` for a deletion."""
+
+    seq: int
+    name: str
+    type: ReferenceType
+    action: str
+    before: CommitHash | None
+    after: CommitHash | None
+    at: datetime
+
+
 class Ancestor(msgspec.Struct, frozen=True):
     """`~n`: n direct parents up."""
 

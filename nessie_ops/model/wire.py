@@ -16,7 +16,7 @@ from nessie_ops.model.content import Content
 from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.merges import Conflict
-from nessie_ops.model.references import Branch, Detached, Reference, Tag
+from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, Tag
 
 AnyReference = Branch | Tag | Detached
 
@@ -75,6 +75,13 @@ class DiffPage(Page, frozen=True, rename="camel"):
     diffs: tuple[DiffEntry, ...]
     effective_from_reference: AnyReference
     effective_to_reference: AnyReference
+
+
+class MovePage(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of the reference log; the next one begins after the last sequence number."""
+
+    moves: tuple[ReferenceMove, ...]
+    has_more: bool
 
 
 class RecentHead(msgspec.Struct, frozen=True, rename="camel"):

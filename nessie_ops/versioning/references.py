@@ -15,6 +15,7 @@ from nessie_ops.model import (
     Conflict,
     ConflictType,
     Reference,
+    ReferenceMove,
     ReferenceType,
     Tag,
     check_name,
@@ -39,18 +40,6 @@ MAX_PROPERTIES_BYTES = 16 << 10
 class RepositoryInfo(NamedTuple):
     default_branch: str
     created_at: datetime
-
-
-class ReferenceMove(msgspec.Struct, frozen=True, rename="camel"):
-    """A change of a reference.  `before` is None for a creation, `after` for a deletion."""
-
-    seq: int
-    name: str
-    type: ReferenceType
-    action: str
-    before: CommitHash | None
-    after: CommitHash | None
-    at: datetime
 
 
 def initialize(tx: WriteTransaction, default_branch: str, now: datetime) -> RepositoryInfo:
