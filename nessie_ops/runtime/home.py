@@ -1,0 +1,67 @@
+"""Where the platform keeps its data (the home) and what it can fetch or make again (the cache).
+
+    <home>/catalog.db     the catalog's store         <cache>/jars/   the Iceberg runtime jar
+    <home>/warehouse/     tables and views            <cache>/java/   the launcher of the bundled Java
+    <home>/dagster/       DAGSTER_HOME                <cache>/cds/    class-data archives of the JVM
+
+The home is never removed by the program; the cache may be at any time.  Knows no server and no schema.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nessie_ops.errors import MachineNotReady
+
+
+def get_home() -> Path:
+    """The absolute path of `NESSIE_OPS_HOME`, by default `~/.nessie_ops`; it need not exist."""
+    return _directory("NESSIE_OPS_HOME", "~/.nessie_ops")
+
+
+def get_cache() -> Path:
+    """The absolute path of `NESSIE_OPS_CACHE`, by default `~/.cache/nessie_ops`; it need not exist."""
+    return _directory("NESSIE_OPS_CACHE", "~/.cache/nessie_ops")
+
+
+def create_home(home: Path) -> Path:
+    """Create the folders of `home` where absent; returns `home`.  Raises MachineNotReady when it cannot."""
+    return _create(home, "warehouse", "dagster")
+
+
+def create_cache(cache: Path, *folders: str) -> Path:
+    """Create `folders` of `cache` where absent; returns `cache`.  Raises MachineNotReady when it cannot."""
+    return _create(cache, *folders)
+
+
+def store_url(home: Path) -> str:
+    """The SQLAlchemy URL of the catalog's store in `home`."""
+    return f"sqlite:///{home / 'catalog.db'}"
+
+
+def warehouse_url(home: Path) -> str:
+    """The URL of the warehouse in `home`, unquoted, as Hadoop and fsspec read it."""
+    return f"file://{home / 'warehouse'}"
+
+
+def dagster_home(home: Path) -> Path:
+    """The DAGSTER_HOME that belongs to `home`."""
+    return home / "dagster"
+
+
+def _directory(variable: str, default: str) -> Path:
+    path = Path(os.environ.get(variable) or default).expanduser().absolute()
+    # `?` starts the options of a SQLAlchemy URL, `#` the fragment of a warehouse URL.
+    if set(str(path)) & set("?#"):
+        raise MachineNotReady(f"{variable}: the path {path} holds '?' or '#'; choose another folder")
+    return path
+
+
+def _create(root: Path, *folders: str) -> Path:
+    try:
+        for folder in folders:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineNotReady(f"cannot create {error.filename}: {error.strerror}") from error
+    return root

@@ -1,0 +1,61 @@
+"""How the driver's JVM is started: environment and Spark settings of the local profile and of a cluster's driver.
+
+The local profile compiles with C1 alone: the work of small jobs is mostly start-up, and it halves their CPU time.
+Knows no catalog and starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nessie_ops.runtime.home import create_cache, get_cache
+from nessie_ops.runtime.jars import spark_jars
+from nessie_ops.runtime.java import Java
+
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LOOPBACK = "127.0.0.1"
+_LOCAL_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}")
+
+
+def local_settings(jar: Path, options: Sequence[str] = ()) -> dict[str, str]:
+    """Spark settings of a driver that is the whole of Spark, whose JVM also gets `options`."""
+    return {
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.extraClassPath": str(jar),
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in (*_LOCAL_OPTIONS, *options)),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.warehouse.dir": str(get_cache() / "spark"),  # Spark makes this folder, though nothing uses it
+        **_common_settings(),
+    }
+
+
+def cluster_settings(jar: Path) -> dict[str, str]:
+    """Spark settings of a driver in client mode; `spark.jars` carries the jar to the executors."""
+    return {"spark.driver.extraClassPath": str(jar), "spark.jars": str(jar), **_common_settings()}
+
+
+def _common_settings() -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+
+
+def environment(java: Java, *, is_local: bool) -> dict[str, str]:
+    """The variables to set before the JVM starts, so that it is PySpark's own Spark on `java`."""
+    variables = {"JAVA_HOME": str(java.home), "SPARK_HOME": str(spark_jars().parent)}
+    if is_local:
+        # An empty folder: a spark-env.sh of the machine has no say, and the class path is the same each time.
+        empty = create_cache(get_cache(), "conf") / "conf"
+        variables |= {
+            "SPARK_CONF_DIR": str(empty),
+            "SPARK_LOCAL_IP": _LOOPBACK,
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        }
+    return variables
