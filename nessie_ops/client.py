@@ -1,0 +1,378 @@
+"""NessieClient: the version store's methods over HTTP, against a nessie-ops server.
+
+Same names, values and errors as VersionStore, with three differences that HTTP makes.  A write whose
+answer is lost raises OutcomeUnknown and is never sent again.  The committer is the server's to say: a
+`NewCommit.committer` travels as author.  Where VersionStore takes None for "whatever the head is", the
+client reads the head first, so a writer in between can make it conflict.
+
+Thread-safe.  Not to be used across a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from nessie_ops import errors
+from nessie_ops.errors import (
+    BadRequest,
+    MergeConflict,
+    NessieOpsError,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
+from nessie_ops.model import (
+    Ancestor,
+    CommitHash,
+    CommitMeta,
+    CommitResult,
+    Content,
+    ContentKey,
+    Detached,
+    DiffEntry,
+    Entry,
+    LogEntry,
+    Merge,
+    MergeResult,
+    NewCommit,
+    Operation,
+    Parent,
+    Reference,
+    ReferenceMove,
+    ReferenceSpec,
+    ReferenceType,
+    Tag,
+    wire,
+)
+
+MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
+PAGE = 1_000  # rows of one request; keys of one lookup
+IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_BY_CODE: dict[str, type[NessieOpsError]] = {
+    kind.error_code: kind
+    for kind in (
+        errors.BadRequest,
+        errors.Forbidden,
+        errors.ReferenceNotFound,
+        errors.ReferenceAlreadyExists,
+        errors.StoreUnavailable,
+    )
+}
+_BY_CODE_WITH_KEY = {
+    kind.error_code: kind
+    for kind in (
+        errors.ContentNotFound,
+        errors.NamespaceNotFound,
+        errors.NamespaceAlreadyExists,
+        errors.NamespaceNotEmpty,
+    )
+}
+
+T = TypeVar("T")
+P = TypeVar("P", bound=wire.Page)
+R = TypeVar("R")
+
+
+class NessieClient:
+    """A connection pool to one server; close it, or use it as a context manager."""
+
+    def __init__(self, base_uri: str, *, connect_timeout_s: float = 5.0, read_timeout_s: float = 120.0) -> None:
+        """`base_uri` is the server's root, such as `http://127.0.0.1:19120`; nothing is sent yet."""
+        base = base_uri.rstrip("/").removesuffix("/api/v2")
+        parts = urlsplit(base)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadRequest(f"uri: '{base_uri[:200]}' is not an http or https URL.")
+        self.base_uri = base
+        self._http = httpx.Client(
+            headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
+            limits=httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
+            trust_env=parts.hostname not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- references ---------------------------------------------------------------------------
+
+    @property
+    def default_branch(self) -> str:
+        return self._get("config", wire.Config).default_branch
+
+    def list_references(
+        self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
+    ) -> list[Reference]:
+        """Branches by name, then tags by name, from after the given (type, name)."""
+        params = {"name-prefix": prefix}
+        found = self._rows("trees", params, wire.ReferencePage, lambda page: page.references, None if after else limit)
+        return list(islice((ref for ref in found if after is None or (_kind(ref), ref.name) > after), limit))
+
+    def get_reference(self, name: str) -> Reference:
+        """The branch or tag `name` with its head; ReferenceNotFound."""
+        return self._get(f"trees/{_quote(name)}", wire.SingleReference).reference
+
+    def create_reference(
+        self, kind: ReferenceType, name: str, target: CommitHash, *, properties: Mapping[str, str] | None = None
+    ) -> Reference:
+        """A new branch or tag; BadRequest (name), ReferenceAlreadyExists, ReferenceNotFound (no such commit)."""
+        body = {"type": "DETACHED", "hash": target, "newProperties": dict(properties or {})}
+        params = {"name": name, "type": str(kind)}
+        return self._write("POST", "trees", wire.SingleReference, body, params).reference
+
+    def assign_reference(self, name: str, expected: CommitHash | None, target: CommitHash) -> Reference:
+        """Move a branch or tag; ReferenceConflict (UNEXPECTED_HASH) unless its head is `expected`."""
+        body = {"type": "DETACHED", "hash": target}
+        return self._write("PUT", f"trees/{self._at(name, expected)}", wire.SingleReference, body).reference
+
+    def delete_reference(self, name: str, expected: CommitHash | None) -> Reference:
+        """Delete a reference and return it as it was; the default branch is a BadRequest."""
+        return self._write("DELETE", f"trees/{self._at(name, expected)}", wire.SingleReference).reference
+
+    def update_properties(
+        self, name: str, updates: Mapping[str, str], removals: Iterable[str] = (), *, expected: CommitHash | None = None
+    ) -> Reference:
+        """Set and remove properties of a reference.  `quarantined` set to a reason forbids merging it."""
+        path = f"trees/{_quote(f'{name}@{expected}' if expected else name)}/properties"
+        body = {"updates": dict(updates), "removals": list(removals)}
+        return self._write("PUT", path, wire.SingleReference, body).reference
+
+    def list_moves(
+        self, *, name: str | None = None, after_seq: int = 0, limit: int = MAX_PAGE, newest_first: bool = False
+    ) -> list[ReferenceMove]:
+        """The reference log: every creation, move, property change and deletion, by sequence number."""
+        params = {"after": str(after_seq), "max-records": str(limit), "newest-first": str(newest_first).lower()}
+        if name is not None:
+            params["name"] = name
+        return list(self._get("reference-log", wire.MovePage, params).moves) if limit > 0 else []
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
+        """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
+        text = spec if isinstance(spec, str) else _to_text(spec)
+        page = self._get(f"trees/{_quote(text)}/entries", wire.EntryPage, {"max-records": "1"})
+        return page.effective_reference
+
+    def get_commit(self, commit: CommitHash) -> CommitMeta:
+        """Who made a commit, when and why; ReferenceNotFound."""
+        entries = self.list_log(commit, limit=1)
+        if not entries:
+            raise errors.ReferenceNotFound(f"Commit '{commit}' not found")
+        return entries[0].commit_meta
+
+    def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+        """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[ContentKey, Content] = {}
+        for start in range(0, len(wanted), PAGE):
+            body = {"requestedKeys": wanted[start : start + PAGE]}
+            answer = self._call("POST", f"trees/@{at}/contents", wire.Contents, body=body)
+            found.update((row.key, row.content) for row in answer.contents)
+        return {key: found[key] for key in wanted if key in found}
+
+    def list_entries(
+        self,
+        at: CommitHash,
+        *,
+        prefix: ContentKey | None = None,
+        first: ContentKey | None = None,
+        last: ContentKey | None = None,
+        limit: int = MAX_PAGE,
+        with_content: bool = False,
+    ) -> list[Entry]:
+        """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
+        params = _range_params(prefix, first, last) | {"content": str(with_content).lower()}
+        return list(self._rows(f"trees/@{at}/entries", params, wire.EntryPage, lambda page: page.entries, limit))
+
+    def list_log(
+        self,
+        at: CommitHash,
+        *,
+        limit_hash: CommitHash | None = None,
+        limit: int = 250,
+        with_operations: bool = False,
+    ) -> list[LogEntry]:
+        """Commits from `at` backwards along direct parents; `limit_hash` is the last one returned."""
+        params = {"fetch": "ALL" if with_operations else "MINIMAL"}
+        if limit_hash:
+            params["limit-hash"] = limit_hash
+        return list(self._rows(f"trees/@{at}/history", params, wire.LogPage, lambda page: page.log_entries, limit))
+
+    def diff(
+        self,
+        before: CommitHash,
+        after: CommitHash,
+        *,
+        prefix: ContentKey | None = None,
+        first: ContentKey | None = None,
+        last: ContentKey | None = None,
+        limit: int = MAX_PAGE,
+    ) -> list[DiffEntry]:
+        """Keys whose value differs between two commits, in key order."""
+        path, params = f"trees/@{before}/diff/@{after}", _range_params(prefix, first, last)
+        return list(self._rows(path, params, wire.DiffPage, lambda page: page.diffs, limit))
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def commit(
+        self, branch: str, expected: CommitHash, meta: NewCommit, operations: Sequence[Operation]
+    ) -> CommitResult:
+        """One atomic commit on top of the head of `branch`; see VersionStore.commit."""
+        body = {"commitMeta": _to_meta(meta), "operations": list(operations)}
+        return self._write("POST", f"trees/{_quote(f'{branch}@{expected}')}/history/commit", CommitResult, body)
+
+    def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
+        """Merge a commit into `branch`; MergeConflict, with the result, unless `request` wants it as result."""
+        body = {
+            "fromRefName": request.from_ref,
+            "fromHash": request.from_hash,
+            "commitMeta": _to_meta(request.meta),
+            "keyMergeModes": request.key_modes,
+            "defaultKeyMergeMode": request.default_behavior,
+            "isDryRun": request.dry_run,
+            "isReturnConflictAsResult": True,
+        }
+        result = self._write("POST", f"trees/{self._at(branch, expected)}/history/merge", MergeResult, body)
+        if not result.was_successful and not request.conflicts_as_result:
+            conflicts = tuple(row.conflict for row in result.details if row.conflict)
+            keys = ", ".join(f"'{conflict.key}'" for conflict in conflicts)
+            raise MergeConflict(f"The following keys have been changed in conflict: {keys}", result, conflicts)
+        return result
+
+    # -- HTTP ---------------------------------------------------------------------------------
+
+    def _at(self, name: str, expected: CommitHash | None) -> str:
+        return _quote(f"{name}@{expected or self.get_reference(name).hash}")
+
+    def _get(self, path: str, type: type[T], params: Mapping[str, str] | None = None) -> T:
+        return self._call("GET", path, type, params)
+
+    def _write(
+        self, method: str, path: str, type: type[T], body: object = None, params: Mapping[str, str] | None = None
+    ) -> T:
+        return self._call(method, path, type, params, body, is_write=True)
+
+    def _rows(
+        self, path: str, params: Mapping[str, str], type: type[P], rows: Callable[[P], tuple[R, ...]], limit: int | None
+    ) -> Iterator[R]:
+        """The rows of a listing, page by page; limit None means all."""
+        token: str | None = ""
+        while token is not None and (limit is None or limit > 0):
+            size = PAGE if limit is None else min(limit, PAGE)
+            page = self._get(path, type, {**params, "max-records": str(size), "page-token": token})
+            found = rows(page)
+            yield from found
+            token = page.token if page.has_more else None
+            limit = None if limit is None else limit - len(found)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        type: type[T],
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        *,
+        is_write: bool = False,
+    ) -> T:
+        request = self._http.build_request(
+            method,
+            f"{self.base_uri}/api/v2/{path}",
+            params={name: value for name, value in (params or {}).items() if value},
+            content=None if body is None else wire.to_json(body),
+            headers=None if body is None else {"Content-Type": "application/json"},
+        )
+        lost = f"{method} /api/v2/{path} at {self.base_uri}"
+        try:
+            response = self._http.send(request)
+        except httpx.TransportError as error:
+            raise _to_network_error(error, lost, is_write) from error
+        if not response.is_success:
+            raise _to_error(response, lost, is_write)
+        try:
+            return msgspec.json.decode(response.content, type=type)
+        except msgspec.MsgspecError as error:
+            kind = OutcomeUnknown if is_write else NessieOpsError
+            raise kind(f"{lost}: the answer cannot be read ({error}); is it a nessie-ops server?") from error
+
+
+def _to_network_error(error: httpx.TransportError, what: str, is_write: bool) -> NessieOpsError:
+    text = str(error) or type(error).__name__
+    if is_write and not isinstance(error, _UNSENT):
+        return OutcomeUnknown(f"{what}: the answer was lost ({text}). It may have been done: look before repeating it.")
+    return StoreUnavailable(f"{what}: no answer ({text}). Is the server running? Try again.")
+
+
+def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsError:
+    """The error that the server raised."""
+    status = response.status_code
+    try:
+        body = msgspec.json.decode(response.content, type=wire.ErrorBody)
+    except msgspec.MsgspecError:
+        if is_write and status >= 500:
+            return OutcomeUnknown(f"{what}: HTTP status {status}. It may have been done: look before repeating it.")
+        if status >= 500:
+            return StoreUnavailable(f"{what}: HTTP status {status}. Try again.")
+        return BadRequest(f"{what}: HTTP status {status}; the path or a query value is not understood there.")
+    details = body.error_details
+    if body.error_code == errors.ReferenceConflict.error_code:
+        conflicts = details.conflicts if isinstance(details, wire.ReferenceConflicts) else ()
+        return errors.ReferenceConflict(body.message, conflicts)
+    if body.error_code in _BY_CODE_WITH_KEY and isinstance(details, wire.ContentKeyDetails):
+        return _BY_CODE_WITH_KEY[body.error_code](body.message, details.content_key)
+    if body.error_code in _BY_CODE:
+        return _BY_CODE[body.error_code](body.message)
+    if is_write and status >= 500:
+        return OutcomeUnknown(f"{what}: {body.message}. It may have been done: look before repeating it.")
+    return NessieOpsError(body.message)
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _kind(reference: Reference) -> ReferenceType:
+    return ReferenceType.TAG if isinstance(reference, Tag) else ReferenceType.BRANCH
+
+
+def _to_text(spec: ReferenceSpec) -> str:
+    text = f"{spec.name or ''}@{spec.hash}" if spec.hash else spec.name or ""
+    for step in spec.steps:
+        if isinstance(step, Ancestor):
+            text += f"~{step.n}"
+        elif isinstance(step, Parent):
+            text += f"^{step.n}"
+        else:
+            text += f"*{step.time.isoformat()}"
+    return text
+
+
+def _to_meta(meta: NewCommit) -> dict[str, object]:
+    authors = meta.authors or ((meta.committer,) if meta.committer else ())
+    return {
+        "message": meta.message,
+        "authors": authors,
+        "allSignedOffBy": meta.signed_off_by,
+        "authorTime": meta.author_time,
+        "allProperties": meta.properties,
+    }
+
+
+def _range_params(prefix: ContentKey | None, first: ContentKey | None, last: ContentKey | None) -> dict[str, str]:
+    keys = {"prefix-key": prefix, "min-key": first, "max-key": last}
+    return {name: key.to_path() for name, key in keys.items() if key}

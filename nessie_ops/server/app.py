@@ -1,0 +1,50 @@
+"""The server as an ASGI application: Nessie and Iceberg REST over one version store."""
+
+from __future__ import annotations
+
+from litestar import Litestar, Response, get
+from litestar.di import Provide
+
+from nessie_ops.catalog import IcebergCatalog
+from nessie_ops.server.iceberg import iceberg_router
+from nessie_ops.server.nessie import nessie_router
+from nessie_ops.server.paths import ASGIApp, SlashPaths
+from nessie_ops.server.problems import EXCEPTION_HANDLERS
+from nessie_ops.server.responses import json_response
+from nessie_ops.server.settings import Settings
+from nessie_ops.versioning import VersionStore
+
+MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is about half of it
+
+
+@get("/health", sync_to_thread=True)
+def get_health(store: VersionStore, settings: Settings) -> Response[bytes]:
+    """200 when requests can be served: the store is read."""
+    head = store.get_reference(store.default_branch)
+    return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})
+
+
+def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
+    """The application.  It opens and closes nothing: the version store is the caller's."""
+    app = Litestar(
+        route_handlers=[get_health, nessie_router(), iceberg_router(iceberg_catalog)],
+        dependencies={
+            "store": Provide(lambda: version_store, sync_to_thread=False),
+            "settings": Provide(lambda: settings, sync_to_thread=False),
+        },
+        exception_handlers=EXCEPTION_HANDLERS,
+        request_max_body_size=MAX_BODY_BYTES,
+        openapi_config=None,
+        logging_config=None,
+    )
+    return SlashPaths(app)
+
+
+def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:
+    """The application over the store and warehouse of `settings`; the caller closes the version store."""
+    store = VersionStore.open(settings.store)
+    try:
+        return create_app(store, IcebergCatalog(store, settings.warehouse), settings), store
+    except BaseException:
+        store.close()
+        raise

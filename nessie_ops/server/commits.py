@@ -1,0 +1,85 @@
+"""Endpoints that write commits, and the one that lists them: commit, merge, history."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import Response, get, post
+
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceSpec, parse_hash_spec
+from nessie_ops.model.wire import LogPage
+from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.problems import AnyRequest
+from nessie_ops.server.query import Query
+from nessie_ops.server.requests import MergeIn, check_keys, read_body, read_commit, to_new_commit
+from nessie_ops.server.responses import json_response
+from nessie_ops.server.specs import get_absolute, get_body_hash, parse_ref
+from nessie_ops.versioning.versionstore import VersionStore
+
+MAX_LOG_PAGE = 250  # commits; Nessie's limit
+
+
+class _NextCommit(msgspec.Struct, frozen=True):
+    """Where a log goes on."""
+
+    at: CommitHash
+
+
+@get("/trees/{ref:str}/history", sync_to_thread=True)
+def list_log(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+    query, spec = Query(request), parse_ref(store, ref)
+    query.refuse_filter()
+    full, limit = query.choice("fetch", "MINIMAL", "ALL") == "ALL", query.limit(MAX_LOG_PAGE)
+    effective = store.resolve(spec)
+    start = read_token(query.text("page-token"), _NextCommit)
+    entries = store.list_log(
+        start.at if start else effective.hash,
+        limit_hash=_read_limit_hash(store, query, effective.hash),
+        limit=limit + 1,
+        with_operations=full,
+    )
+    token = make_token(_NextCommit(entries[limit].commit_meta.hash)) if len(entries) > limit else None
+    return json_response(LogPage(log_entries=tuple(entries[:limit]), has_more=token is not None, token=token))
+
+
+def _read_limit_hash(store: VersionStore, query: Query, head: CommitHash) -> CommitHash | None:
+    text = query.text("limit-hash")
+    if text is None:
+        return None
+    commit, steps = parse_hash_spec(text, "limit-hash")
+    return store.resolve(ReferenceSpec(None, commit or head, steps)).hash if steps else commit
+
+
+def _read_target(store: VersionStore, ref: str, action: str) -> tuple[str, CommitHash]:
+    """(branch, expected commit) of a write's path."""
+    spec = parse_ref(store, ref)
+    if spec.name is None:
+        raise BadRequest(f"Reference to {action} into must be a branch.")
+    return spec.name, get_absolute(store, spec, "Expected")
+
+
+@post("/trees/{ref:str}/history/commit", status_code=200, sync_to_thread=True)
+def commit(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+    branch, expected = _read_target(store, ref, "commit")
+    meta, operations = read_commit(request, body)
+    return json_response(store.commit(branch, expected, meta, operations))
+
+
+@post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)
+def merge(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+    branch, expected = _read_target(store, ref, "merge")
+    given = read_body(request, body, MergeIn)
+    check_keys(mode.key for mode in given.key_merge_modes)
+    wanted = Merge(
+        from_ref=store.default_branch if given.from_ref_name == "-" else given.from_ref_name,
+        from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source"),
+        meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
+        default_behavior=given.default_key_merge_mode,
+        key_modes=given.key_merge_modes,
+        dry_run=given.is_dry_run or given.dry_run,
+        conflicts_as_result=given.is_return_conflict_as_result or given.return_conflict_as_result,
+    )
+    return json_response(store.merge(branch, expected, wanted))
+
+
+HANDLERS = [list_log, commit, merge]

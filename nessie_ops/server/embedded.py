@@ -1,0 +1,73 @@
+"""The server inside this process, for programs that are given no server.
+
+One server per (store, warehouse) and process, on a free port of 127.0.0.1, in a daemon thread: it ends
+with the process and shares nothing but the store with those of other processes.  It is never stopped
+earlier, because Spark sessions hold its address.  After a fork the child starts its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import NamedTuple
+
+from nessie_ops.errors import StoreUnavailable
+from nessie_ops.server.app import open_app
+from nessie_ops.server.serve import base_uri_of, bind, make_server
+from nessie_ops.server.settings import Settings
+from nessie_ops.versioning import VersionStore
+
+START_TIMEOUT_S = 30
+
+
+class _Running(NamedTuple):
+    base_uri: str
+    sock: socket.socket
+    store: VersionStore
+
+
+_lock = threading.Lock()
+_running: dict[tuple[str, str], _Running] = {}
+_inherited: list[_Running] = []  # of the parent process: kept, since closing its database here would harm it
+
+
+def ensure_embedded(store_url: str, warehouse_url: str) -> str:
+    """The base URI of this process's server over a store and a warehouse, started if need be.
+
+    It answers requests when this returns.  Raises what opening the store raises.
+    """
+    with _lock:
+        key = (store_url, warehouse_url)
+        if key not in _running:
+            _running[key] = _start(Settings(store=store_url, warehouse=warehouse_url, port=0))
+        return _running[key].base_uri
+
+
+def _start(settings: Settings) -> _Running:
+    app, store = open_app(settings)
+    sock = bind(settings.host, settings.port)
+    server = make_server(app)
+    thread = threading.Thread(target=server.run, args=([sock],), name="nessie-ops-server", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            server.should_exit = True
+            raise StoreUnavailable("The embedded catalog server did not start; its log says why. Try again.")
+        time.sleep(0.005)
+    return _Running(base_uri_of(sock), sock, store)
+
+
+def _forget_parent() -> None:
+    """In a forked child: the parent's server threads do not run here, and its lock may be held for ever."""
+    global _lock
+    _lock = threading.Lock()
+    _inherited.extend(_running.values())
+    for running in _running.values():
+        os.close(running.sock.detach())  # else the child would keep the parent's port
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget_parent)

@@ -1,0 +1,189 @@
+"""Endpoints of branches and tags: list, create, get, assign, delete, properties, recent changes, reference log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import Response, delete, get, post, put
+
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType, Tag
+from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, ReferencePage, SingleReference
+from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.problems import AnyRequest
+from nessie_ops.server.query import Query
+from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
+from nessie_ops.server.responses import json_response
+from nessie_ops.server.specs import check_source, check_type, get_absolute, get_body_hash, parse_plain_ref, parse_ref
+from nessie_ops.versioning.versionstore import MAX_PAGE, VersionStore
+
+MAX_METADATA_PAGE = 250  # references with metadata in a page: each costs a walk of the commit graph
+MAX_RECENT_HEADS = 20
+MAX_SCAN = 1000  # commits that recent changes look at
+
+_TYPES = {"BRANCH": ReferenceType.BRANCH, "branch": ReferenceType.BRANCH} | {
+    "TAG": ReferenceType.TAG,
+    "tag": ReferenceType.TAG,
+}
+
+
+class _After(msgspec.Struct, frozen=True):
+    """Where a listing of references goes on."""
+
+    type: ReferenceType
+    name: str
+
+
+def _read_type(query: Query) -> ReferenceType | None:
+    text = query.text("type")
+    if text is not None and text not in _TYPES:
+        raise BadRequest(f"type: '{text[:80]}' is not a type of reference; use BRANCH or TAG.")
+    return _TYPES[text] if text else None
+
+
+def _add_metadata(store: VersionStore, reference: Reference, default: CommitHash) -> dict[str, Any]:
+    """The reference with what `fetch=ALL` adds; nothing for an empty one."""
+    plain: dict[str, Any] = msgspec.to_builtins(reference)
+    if reference.hash == NO_ANCESTOR:
+        return plain
+    apart = store.compare(reference.hash, default)
+    compared = not isinstance(reference, Tag) and reference.name != store.default_branch
+    plain["metadata"] = {
+        "numCommitsAhead": apart.ahead if compared else None,
+        "numCommitsBehind": apart.behind if compared else None,
+        "commitMetaOfHEAD": store.get_commit(reference.hash),
+        "commonAncestorHash": apart.common_ancestor if compared else None,
+        "numTotalCommits": apart.total,
+    }
+    return plain
+
+
+@get("/trees", sync_to_thread=True)
+def list_references(store: VersionStore, request: AnyRequest) -> Response[bytes]:
+    query = Query(request)
+    query.refuse_filter()
+    full = query.choice("fetch", "MINIMAL", "ALL") == "ALL"
+    limit = query.limit(MAX_METADATA_PAGE if full else MAX_PAGE)
+    after = read_token(query.text("page-token"), _After)
+    found = store.list_references(
+        prefix=query.text("name-prefix") or "",
+        after=(after.type, after.name) if after else None,
+        limit=limit + 1,
+    )
+    last = found[limit - 1] if len(found) > limit else None
+    token = make_token(_After(_kind(last), last.name)) if last else None
+    page = found[:limit]
+    if not full:
+        return json_response(ReferencePage(references=tuple(page), has_more=token is not None, token=token))
+    default = store.get_reference(store.default_branch).hash
+    rows = [_add_metadata(store, reference, default) for reference in page]
+    return json_response({"references": rows, "hasMore": token is not None, "token": token})
+
+
+def _kind(reference: Reference) -> ReferenceType:
+    return ReferenceType.TAG if isinstance(reference, Tag) else ReferenceType.BRANCH
+
+
+@post("/trees", sync_to_thread=True)
+def create_reference(store: VersionStore, request: AnyRequest, body: bytes) -> Response[bytes]:
+    query = Query(request)
+    name, kind = query.text("name"), _read_type(query)
+    if not name or not kind:
+        raise BadRequest(f"{'type' if name else 'name'}: must be given in the query.")
+    source = read_body(request, body, ReferenceIn)
+    target = get_body_hash(store, source.hash, "hash", "Target")
+    check_source(store, source.name)
+    created = store.create_reference(kind, name, target, properties=source.new_properties)
+    return json_response(SingleReference(created))
+
+
+@get("/trees/{ref:str}", sync_to_thread=True)
+def get_reference(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+    full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
+    reference = store.get_reference(parse_plain_ref(store, ref))
+    if not full:
+        return json_response(SingleReference(reference))
+    default = store.get_reference(store.default_branch).hash
+    return json_response({"reference": _add_metadata(store, reference, default)})
+
+
+@put("/trees/{ref:str}", sync_to_thread=True)
+def assign_reference(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+    spec, wanted = parse_ref(store, ref), _read_type(Query(request))
+    if spec.name is None:
+        raise BadRequest("Assignment target must be a branch or a tag.")
+    expected = get_absolute(store, spec, "Expected")
+    given = read_body(request, body, ReferenceIn)
+    target = get_body_hash(store, given.hash, "hash", "Target")
+    check_source(store, given.name)
+    check_type(store.get_reference(spec.name), wanted)
+    return json_response(SingleReference(store.assign_reference(spec.name, expected, target)))
+
+
+@delete("/trees/{ref:str}", status_code=200, sync_to_thread=True)
+def delete_reference(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+    spec, wanted = parse_ref(store, ref), _read_type(Query(request))
+    if spec.name is None:
+        raise BadRequest("Reference to delete must be a branch or a tag.")
+    expected = get_absolute(store, spec, "Expected")
+    check_type(store.get_reference(spec.name), wanted)
+    return json_response(SingleReference(store.delete_reference(spec.name, expected)))
+
+
+@put("/trees/{ref:str}/properties", sync_to_thread=True)
+def update_properties(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+    """Set and remove properties; `name@hash` in the path makes the head a condition."""
+    spec = parse_ref(store, ref)
+    if spec.name is None:
+        raise BadRequest("Reference with properties must be a branch or a tag.")
+    expected = get_absolute(store, spec, "Expected") if spec.hash or spec.steps else None
+    given = read_body(request, body, PropertiesIn)
+    updated = store.update_properties(spec.name, given.updates, given.removals, expected=expected)
+    return json_response(SingleReference(updated))
+
+
+@get("/trees/{ref:str}/recent-changes", sync_to_thread=True)
+def get_recent_changes(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+    """Former heads of a reference, newest first, from the reference log."""
+    scan = min(Query(request).integer("scan-commits") or 0, MAX_SCAN)
+    reference = store.get_reference(parse_plain_ref(store, ref))
+    moves = store.list_moves(name=reference.name, newest_first=True, limit=MAX_RECENT_HEADS)
+    former = [move.before for move in moves if move.before and move.before != move.after]
+    if scan > 0:
+        store.list_log(reference.hash, limit=scan)  # raises when a commit of the log cannot be read
+    changes = RecentChanges(
+        reference=reference,
+        current=_to_head(store, reference.hash),
+        previous=tuple(_to_head(store, commit) for commit in former),
+        commit_log_consistency="COMMIT_CONSISTENT" if scan > 0 else "NOT_CHECKED",
+    )
+    return json_response(changes)
+
+
+def _to_head(store: VersionStore, commit: CommitHash) -> RecentHead:
+    meta = None if commit == NO_ANCESTOR else store.get_commit(commit)
+    return RecentHead(commit, "COMMIT_CONSISTENT", meta)
+
+
+@get("/reference-log", sync_to_thread=True)
+def list_moves(store: VersionStore, request: AnyRequest) -> Response[bytes]:
+    """Changes of references after a sequence number (`after`), of one (`name`) or all."""
+    query = Query(request)
+    limit, after = query.limit(MAX_PAGE), query.integer("after") or 0
+    moves = store.list_moves(
+        name=query.text("name"), after_seq=after, limit=limit + 1, newest_first=query.flag("newest-first")
+    )
+    return json_response(MovePage(moves=tuple(moves[:limit]), has_more=len(moves) > limit))
+
+
+HANDLERS = [
+    list_references,
+    create_reference,
+    get_reference,
+    assign_reference,
+    delete_reference,
+    update_properties,
+    get_recent_changes,
+    list_moves,
+]

@@ -1,0 +1,157 @@
+"""Request bodies and commit headers, read as Nessie's server reads them.
+
+Unknown fields are ignored, except inside `commitMeta`; null means absent; both spellings of the
+doubled fields are understood, the plural one wins.  Keys are valid when a function here returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from litestar import Request
+
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, NewCommit, Operation
+from nessie_ops.server.problems import UnsupportedMediaType
+
+T = TypeVar("T")
+AnyRequest = Request[Any, Any, Any]
+
+_MAPS = {"properties", "allProperties", "updates"}  # a null inside them is an error, not an absent field
+_PROPERTY_HEADER = "nessie-commit-property-"
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class CommitMetaIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    message: str | None = None
+    author: str = ""
+    authors: tuple[str, ...] = ()
+    signed_off_by: str = ""
+    all_signed_off_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    all_properties: dict[str, tuple[str, ...]] = {}
+    author_time: Instant | None = None
+    # Only the server may set these; they are named so that the refusal can say so.
+    committer: Any = None
+    commit_time: Any = None
+    hash: Any = None
+    parent_commit_hashes: Any = None
+
+
+class ReferenceIn(msgspec.Struct, frozen=True, rename="camel"):
+    """A reference as source of a new one or target of an assignment; `new_properties` are for the new one."""
+
+    name: str | None = None
+    hash: str | None = None
+    new_properties: dict[str, str] = {}
+
+
+class CommitIn(msgspec.Struct, frozen=True, rename="camel"):
+    operations: Annotated[tuple[Operation, ...], msgspec.Meta(min_length=1)]
+    commit_meta: CommitMetaIn = CommitMetaIn()
+
+
+class MergeIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    from_ref_name: str
+    from_hash: str | None = None
+    message: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    commit_meta: CommitMetaIn = CommitMetaIn()
+    key_merge_modes: tuple[KeyMergeMode, ...] = ()
+    default_key_merge_mode: MergeBehavior = MergeBehavior.NORMAL
+    is_dry_run: bool = False
+    dry_run: bool = False
+    is_return_conflict_as_result: bool = False
+    return_conflict_as_result: bool = False
+
+
+class KeysIn(msgspec.Struct, frozen=True, rename="camel"):
+    requested_keys: Annotated[tuple[ContentKey, ...], msgspec.Meta(min_length=1)]
+
+
+class PropertiesIn(msgspec.Struct, frozen=True):
+    updates: dict[str, str] = {}
+    removals: tuple[str, ...] = ()
+
+
+def read_body(request: AnyRequest, body: bytes, type: type[T]) -> T:
+    """The body as `type`; BadRequest names the field that is wrong.  An empty body is an empty object."""
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if body and media_type != "application/json":
+        raise UnsupportedMediaType(f"Content-Type: '{media_type}' is not supported; send application/json.")
+    try:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body or b"{}")), type)
+    except RecursionError:
+        raise BadRequest("request body: JSON is nested too deeply.") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: item if name in _MAPS else _without_nulls(item) for name, item in value.items() if item is not None}
+
+
+def check_keys(keys: Iterable[ContentKey]) -> None:
+    """BadRequest unless all keys obey the limits."""
+    for key in keys:
+        key.validated()
+
+
+def read_commit(request: AnyRequest, body: bytes) -> tuple[NewCommit, tuple[Operation, ...]]:
+    """Meta and operations of a commit request, with what the headers say."""
+    given = read_body(request, body, CommitIn)
+    check_keys(operation.key for operation in given.operations)
+    meta = to_new_commit(given.commit_meta, request)
+    if meta is None:
+        raise BadRequest("commitMeta.message: must not be null.")
+    return meta, given.operations
+
+
+def to_new_commit(given: CommitMetaIn, request: AnyRequest, default_message: str | None = None) -> NewCommit | None:
+    """Commit meta of a body merged with the `Nessie-Commit-*` headers; None when nothing gives a message.
+
+    A message in a header replaces the body's; authors, sign-offs and properties are added.
+    """
+    _refuse_server_fields(given)
+    candidates = (request.headers.get("nessie-commit-message"), given.message or None, default_message, given.message)
+    message = next((text for text in candidates if text is not None), None)
+    if message is None:
+        return None
+    properties = {name: (value,) for name, value in given.properties.items()} | given.all_properties
+    for name, value in request.headers.multi_items():
+        if name.startswith(_PROPERTY_HEADER) and len(name) > len(_PROPERTY_HEADER):
+            own = name.removeprefix(_PROPERTY_HEADER)
+            properties[own] = (*properties.get(own, ()), value)
+    return NewCommit(
+        message=message,
+        authors=_names(given.authors, given.author) + _header_list(request, "nessie-commit-authors"),
+        signed_off_by=_names(given.all_signed_off_by, given.signed_off_by)
+        + _header_list(request, "nessie-commit-signedoffby"),
+        author_time=given.author_time,
+        properties=properties,
+    )
+
+
+def _refuse_server_fields(given: CommitMetaIn) -> None:
+    for name, value in (
+        ("committer", given.committer),
+        ("commitTime", given.commit_time),
+        ("hash", given.hash),
+        ("parentCommitHashes", given.parent_commit_hashes),
+    ):
+        if value not in (None, []):
+            raise BadRequest(f"commitMeta.{name}: is set by the server; leave it out.")
+
+
+def _names(plural: tuple[str, ...], single: str) -> tuple[str, ...]:
+    return plural or ((single,) if single else ())
+
+
+def _header_list(request: AnyRequest, name: str) -> tuple[str, ...]:
+    values = ",".join(request.headers.getall(name, [])).split(",")
+    return tuple(value.strip() for value in values if value.strip())

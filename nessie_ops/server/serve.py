@@ -1,0 +1,90 @@
+"""Runs the server in the foreground until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+
+from nessie_ops.errors import MachineNotReady
+from nessie_ops.server.app import open_app
+from nessie_ops.server.paths import ASGIApp
+from nessie_ops.server.settings import Settings
+
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that a request never meets a closing one
+GRACE_S = 30  # for requests in flight when the server is told to stop
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; MachineNotReady, in one line, when the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise MachineNotReady(f"host: cannot listen on '{host}': {error.strerror}.") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        raise MachineNotReady(
+            f"port: cannot listen on {host}:{port}: {error.strerror}. Stop what uses it, or choose another with --port."
+        ) from None
+    return sock
+
+
+def base_uri_of(sock: socket.socket) -> str:
+    """The URI of the server behind a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """A server for `app` that logs nothing but problems and touches no logging configuration."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        interface="asgi3",
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; requests in flight are answered before this returns."""
+    sock = bind(settings.host, settings.port)
+    try:
+        app, store = open_app(settings)
+        try:
+            server = make_server(app)
+
+            def stop(_signal: int, _frame: FrameType | None) -> None:
+                server.should_exit = True
+
+            # The server installs its own handlers and, when done, raises the signal again for those that
+            # were there before: for these.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, stop)
+            print(f"nessie-ops: serving {base_uri_of(sock)} (store {_without_password(settings.store)})", flush=True)
+            server.run(sockets=[sock])
+        finally:
+            store.close()
+    finally:
+        sock.close()
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}{credentials.partition(':')[0]}{at}{place}"

@@ -1,0 +1,44 @@
+"""What the server is told from outside: addresses of its store and warehouse, and where to listen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from nessie_ops.errors import BadRequest
+from nessie_ops.runtime.home import get_home, store_url, warehouse_url
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 19120  # Nessie's
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """`store` is a SQLAlchemy URL, `warehouse` an fsspec URL; port 0 takes a free one."""
+
+    store: str
+    warehouse: str
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        store: str | None = None,
+        warehouse: str | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> Settings:
+        """Given values first, then `NESSIE_OPS_STORE`, `_WAREHOUSE`, `_HOST` and `_PORT`, then the home's."""
+        text = str(port) if port is not None else env.get("NESSIE_OPS_PORT") or str(DEFAULT_PORT)
+        if not (text.isascii() and text.isdecimal() and int(text) < 65536):
+            raise BadRequest(f"port: '{text}' is not a port number (0 to 65535); give --port or NESSIE_OPS_PORT.")
+        return cls(
+            store=store or env.get("NESSIE_OPS_STORE") or store_url(get_home()),
+            warehouse=warehouse or env.get("NESSIE_OPS_WAREHOUSE") or warehouse_url(get_home()),
+            host=host or env.get("NESSIE_OPS_HOST") or DEFAULT_HOST,
+            port=int(text),
+        )
