@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
 
-TARGET = 160  # entries; part of the format, as are the sizes below
+TARGET = 64  # entries; part of the format, as are the sizes below
 ID_SIZE = 20  # bytes of a node id: BLAKE2b-160 of the encoded node
 VALUE_SIZE = 37  # bytes of a leaf value: content type (1), content id (16), content digest (20)
 SEPARATOR = b"\xff"  # never occurs in UTF-8, so it ends keys and sorts after all of them
