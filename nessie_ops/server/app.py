@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from litestar import Litestar, Response, get
 from litestar.di import Provide
 
@@ -37,7 +39,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
         openapi_config=None,
         logging_config=None,
     )
-    return SlashPaths(app)
+    return SlashPaths(cast(ASGIApp, app))
 
 
 def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:

@@ -8,6 +8,7 @@ its traceback in the log.  A path, query value or method that does not exist has
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -108,4 +109,7 @@ def answer_http_error(request: AnyRequest, error: HTTPException) -> Response[byt
     return json_response(body, error.status_code)
 
 
-EXCEPTION_HANDLERS = {HTTPException: answer_http_error, Exception: answer_error}
+EXCEPTION_HANDLERS: dict[int | type[Exception], Callable[[AnyRequest, Any], Response[Any]]] = {
+    HTTPException: answer_http_error,
+    Exception: answer_error,
+}

@@ -47,7 +47,7 @@ def base_uri_of(sock: socket.socket) -> str:
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """A server for `app` that logs nothing but problems and touches no logging configuration."""
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         interface="asgi3",
         lifespan="off",
         ws="none",

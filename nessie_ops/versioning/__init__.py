@@ -1,7 +1,7 @@
 """The kernel: Git semantics over a Store.  Knows neither Iceberg nor HTTP."""
 
 from nessie_ops.versioning.history import Divergence
-from nessie_ops.versioning.references import ReferenceMove, RepositoryInfo
+from nessie_ops.versioning.references import RepositoryInfo
 from nessie_ops.versioning.versionstore import DEFAULT_BRANCH, VersionStore
 
-__all__ = ["DEFAULT_BRANCH", "Divergence", "ReferenceMove", "RepositoryInfo", "VersionStore"]
+__all__ = ["DEFAULT_BRANCH", "Divergence", "RepositoryInfo", "VersionStore"]

@@ -27,13 +27,14 @@ from nessie_ops.model import (
     NewCommit,
     Operation,
     Reference,
+    ReferenceMove,
     ReferenceSpec,
     ReferenceType,
 )
 from nessie_ops.store import Store
 from nessie_ops.versioning import commits, history, merging, references
 from nessie_ops.versioning.history import Divergence
-from nessie_ops.versioning.references import ReferenceMove, RepositoryInfo
+from nessie_ops.versioning.references import RepositoryInfo
 
 DEFAULT_BRANCH = "main"
 MAX_PAGE = 10_000  # rows that one listing returns at most; the REST layer pages through more

@@ -1,0 +1,21 @@
+"""Composition root of the `nessie-ops` command: hands the command line what it may not import."""
+
+from __future__ import annotations
+
+from nessie_ops.cli import build_app, run
+
+
+def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: str | None) -> None:
+    from nessie_ops.server.serve import serve  # here, so that other commands start without a web framework
+    from nessie_ops.server.settings import Settings
+
+    serve(Settings.from_env(host=host, port=port, store=store, warehouse=warehouse))
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    run(build_app(_serve))
+
+
+if __name__ == "__main__":
+    main()

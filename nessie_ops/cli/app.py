@@ -1,0 +1,56 @@
+"""Assembles the `nessie-ops` command; further commands are added to what `build_app` returns."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from nessie_ops.cli import branch, inspect
+from nessie_ops.cli.serve import Serve, make_serve
+from nessie_ops.errors import NessieOpsError
+
+
+def build_app(serve: Serve) -> typer.Typer:
+    """The command line; `serve` runs the server in the foreground."""
+    app = typer.Typer(
+        name="nessie-ops",
+        help="Branch-per-run data operations on a Git-like catalog for Apache Iceberg tables.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    app.command("serve")(make_serve(serve))
+    app.add_typer(branch.app, name="branch")
+    for name, command in inspect.COMMANDS.items():
+        app.command(name)(command)
+    return app
+
+
+def run(app: typer.Typer) -> None:
+    """Run the command line of this process; an error of ours is one line and exit code 1."""
+    try:
+        app()
+    except NessieOpsError as error:
+        print(f"nessie-ops: {error.message}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            print(f"nessie-ops {version('nessie-ops')}")
+        except PackageNotFoundError:
+            print("nessie-ops, run from its source")
+        raise typer.Exit
+
+
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass

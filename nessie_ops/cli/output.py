@@ -1,0 +1,20 @@
+"""What commands print: aligned columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import typer
+
+
+def print_json(value: Any) -> None:
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Rows of equal length as columns; nothing for no rows."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

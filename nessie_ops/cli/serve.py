@@ -1,0 +1,35 @@
+"""`nessie-ops serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Protocol
+
+import typer
+
+
+class Serve(Protocol):
+    """Runs the server until it is told to stop; None means the environment's or the default value."""
+
+    def __call__(self, *, host: str | None, port: int | None, store: str | None, warehouse: str | None) -> None: ...
+
+
+def make_serve(serve: Serve) -> Callable[..., None]:
+    """The command that calls `serve`."""
+
+    def command(
+        host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
+        port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one. Default: 19120.")] = None,
+        store: Annotated[
+            str | None,
+            typer.Option(help="SQLAlchemy URL of the catalog's database. Default: in NESSIE_OPS_HOME.", metavar="URL"),
+        ] = None,
+        warehouse: Annotated[
+            str | None,
+            typer.Option(help="Folder or bucket for tables. Default: in NESSIE_OPS_HOME.", metavar="URL"),
+        ] = None,
+    ) -> None:
+        """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
+        serve(host=host, port=port, store=store, warehouse=warehouse)
+
+    return command

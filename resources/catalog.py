@@ -1,0 +1,75 @@
+"""CatalogResource: the catalog for assets, through a server of one's own process when none is given.
+
+Where the catalog is gets decided when it is used, never at import or in definitions: the code server, the
+webserver and the steps of a run are different processes, each with its own embedded server.
+"""
+
+import os
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+import dagster as dg
+
+from nessie_ops.client import NessieClient
+from nessie_ops.runtime.home import store_url, warehouse_url
+from nessie_ops.server.embedded import ensure_embedded
+from nessie_ops.server.settings import Settings
+
+COMMIT_RETRIES = 20  # of Iceberg's optimistic commits to one table of one branch; its 4 are few for parallel writers
+
+_lock = threading.Lock()
+_clients: dict[tuple[str, int], NessieClient] = {}  # by base URI and process
+
+
+class CatalogResource(dg.ConfigurableResource):
+    """The catalog: `client` for Git's verbs, `spark_conf` for Spark's access to the tables of one reference.
+
+    uri    the server; empty: NESSIE_OPS_URI, and when that is not set a server inside this process
+    home   the embedded server's home; empty: NESSIE_OPS_STORE and NESSIE_OPS_WAREHOUSE, or NESSIE_OPS_HOME
+    main   the branch that runs start from and are published to
+    """
+
+    uri: str = ""
+    home: str = ""
+    main: str = "main"
+
+    def base_uri(self) -> str:
+        """The server's root, such as `http://127.0.0.1:19120`; starts the embedded server if need be."""
+        given = self._given_uri()
+        if given:
+            return given.rstrip("/")
+        settings = self._settings()
+        return ensure_embedded(settings.store, settings.warehouse)
+
+    @property
+    def client(self) -> NessieClient:
+        """A client of the server; one per process, safe in threads, not to be closed."""
+        key = (self.base_uri(), os.getpid())
+        with _lock:
+            if key not in _clients:
+                _clients[key] = NessieClient(key[0])
+            return _clients[key]
+
+    def spark_conf(self, alias: str, ref: str) -> dict[str, str]:
+        """Spark settings that make the tables at `ref` (a reference specification) the catalog `alias`."""
+        catalog = f"spark.sql.catalog.{alias}"
+        settings = {
+            catalog: "org.apache.iceberg.spark.SparkCatalog",
+            f"{catalog}.type": "rest",
+            f"{catalog}.uri": f"{self.base_uri()}/iceberg/{quote(ref, safe='')}",
+            f"{catalog}.cache-enabled": "false",  # another session may have moved the branch
+            f"{catalog}.table-default.commit.retry.num-retries": str(COMMIT_RETRIES),
+        }
+        if not self._given_uri() and self._settings().warehouse.startswith("file:"):
+            settings[f"{catalog}.io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
+        return settings
+
+    def _given_uri(self) -> str:
+        return self.uri or os.environ.get("NESSIE_OPS_URI", "")
+
+    def _settings(self) -> Settings:
+        if not self.home:
+            return Settings.from_env()
+        home = Path(self.home).expanduser().absolute()
+        return Settings(store=store_url(home), warehouse=warehouse_url(home))
