@@ -1,0 +1,7 @@
+"""Iceberg semantics over the kernel: namespaces, tables and views, and their metadata files.  Knows no HTTP."""
+
+from nessie_ops.catalog.catalog import IcebergCatalog
+from nessie_ops.catalog.listing import MAX_NAMES, Names
+from nessie_ops.catalog.tables import Change, Loaded
+
+__all__ = ["MAX_NAMES", "Change", "IcebergCatalog", "Loaded", "Names"]

@@ -1,0 +1,53 @@
+"""IcebergCatalog: namespaces, tables and views of Iceberg on every branch, tag and commit of a version store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from nessie_ops.catalog.files import MetadataFiles
+from nessie_ops.catalog.lake import Lake
+from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.catalog.namespaces import Namespaces
+from nessie_ops.catalog.tables import Tables
+from nessie_ops.catalog.views import Views
+from nessie_ops.model import CommitHash
+from nessie_ops.versioning.versionstore import VersionStore
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class IcebergCatalog:
+    """Iceberg semantics over a version store; all files lie below one warehouse.
+
+    Methods of `namespaces`, `tables` and `views` that write take the name of a branch; those that read
+    take any reference specification (`main`, `run/7`, `main@<hash>`) or a commit.
+    """
+
+    def __init__(
+        self,
+        version_store: VersionStore,
+        warehouse_url: str,
+        *,
+        clock: Callable[[], datetime] = _utc_now,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        """BadRequest when `warehouse_url` (`file:///path`, `/path`, `s3://bucket/path`) is not a safe location."""
+        self.version_store = version_store
+        self.warehouse = Warehouse(warehouse_url)
+        lake = Lake(version_store, MetadataFiles(self.warehouse), clock, new_id)
+        self.namespaces = Namespaces(lake)
+        self.tables = Tables(lake)
+        self.views = Views(lake)
+        self._lake = lake
+
+    @property
+    def default_branch(self) -> str:
+        return self.version_store.default_branch
+
+    def resolve(self, ref: str) -> CommitHash:
+        """The commit that a reference specification means now; listings read at a commit, so pages agree."""
+        return self._lake.resolve(ref)

@@ -1,0 +1,163 @@
+"""The version store and the warehouse together: what namespaces, tables and views share.
+
+Invariant: a commit names a metadata file only after that file is durable; a file whose commit is
+refused is deleted again, and one whose commit may have happened is kept.  Knows neither HTTP nor
+what is inside metadata files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+import msgspec
+
+from nessie_ops.catalog.files import MetadataFiles
+from nessie_ops.catalog.locations import folder_name
+from nessie_ops.errors import (
+    BadRequest,
+    CommitFailed,
+    NamespaceNotEmpty,
+    NamespaceNotFound,
+    NameTaken,
+    NessieOpsError,
+    OutcomeUnknown,
+    ReferenceConflict,
+)
+from nessie_ops.model import (
+    Branch,
+    CommitHash,
+    ConflictType,
+    Content,
+    ContentKey,
+    ContentType,
+    Namespace,
+    NewCommit,
+    Operation,
+    ReferenceSpec,
+)
+from nessie_ops.versioning.versionstore import VersionStore
+
+ANONYMOUS = NewCommit(message="")
+"""Commit meta that leaves everything, also the message, to the catalog."""
+
+_KINDS = {
+    ContentType.ICEBERG_TABLE: "table",
+    ContentType.ICEBERG_VIEW: "view",
+    ContentType.NAMESPACE: "namespace",
+    ContentType.UDF: "function",
+    ContentType.DELTA_LAKE_TABLE: "Delta Lake table",
+}
+
+
+class Lake:
+    """Reads and commits at references given as text, such as `main`, `run/7` or `main@<hash>`."""
+
+    def __init__(
+        self, store: VersionStore, files: MetadataFiles, clock: Callable[[], datetime], new_id: Callable[[], str]
+    ) -> None:
+        self.store = store
+        self.files = files
+        self.clock = clock
+        self.new_id = new_id
+
+    def resolve(self, ref: str) -> CommitHash:
+        """The commit to read at; BadRequest, ReferenceNotFound."""
+        return self.store.resolve(ref).hash
+
+    def get_branch(self, ref: str) -> Branch:
+        """The branch to write to, with its head; BadRequest when `ref` is a tag or names a commit."""
+        spec = ReferenceSpec.parse(ref, self.store.default_branch)
+        if spec.name is None or spec.hash or spec.steps:
+            raise BadRequest(f"ref: '{ref[:80]}' names a commit, which is read-only; name a branch to write to.")
+        found = self.store.get_reference(spec.name)
+        if not isinstance(found, Branch):
+            raise BadRequest(f"ref: '{found.name}' is a tag, which is read-only; name a branch to write to.")
+        return found
+
+    def get(self, at: CommitHash, key: ContentKey) -> Content | None:
+        return self.store.get_contents(at, [key]).get(key)
+
+    def get_free_place(self, at: CommitHash, key: ContentKey) -> dict[ContentKey, Namespace]:
+        """The namespaces above `key`, outermost first; NameTaken, NamespaceNotFound unless `key` can be created."""
+        above = ancestors(key)
+        found = self.store.get_contents(at, [*above, key])
+        if key in found:
+            raise NameTaken(f"A {kind_of(found[key])} '{key}' exists already.")
+        return {name: require_namespace(found.get(name), name) for name in above}
+
+    def default_location(self, namespaces: dict[ContentKey, Namespace], key: ContentKey) -> str:
+        """Where files of `key` go: below the nearest namespace that has a location, else below the warehouse."""
+        base, rest = self.files.warehouse.location, key.elements
+        for name, namespace in namespaces.items():
+            own = namespace.properties.get("location") if namespace.properties else None
+            if own:
+                base, rest = (
+                    self.files.warehouse.check(own, f"location of namespace {name}"),
+                    key.elements[len(name.elements) :],
+                )
+        return "/".join([base, *map(folder_name, rest)])
+
+    def new_location(self, at: CommitHash, key: ContentKey, wanted: str | None) -> str:
+        """The location of a new table or view: `wanted`, else one that no other ever had."""
+        namespaces = self.get_free_place(at, key)
+        if wanted:
+            return self.files.warehouse.check(wanted, "location")
+        return f"{self.default_location(namespaces, key)}_{self.new_id()}"
+
+    def commit(self, branch: Branch, message: str, operations: Sequence[Operation], meta: NewCommit) -> None:
+        """One commit on what `branch` was when it was read; the errors are those that Iceberg clients know."""
+        full = msgspec.structs.replace(meta, message=meta.message or message)
+        try:
+            self.store.commit(branch.name, branch.hash, full, operations)
+        except ReferenceConflict as conflict:
+            raise explain(conflict) from conflict
+
+    @contextmanager
+    def new_files(self) -> Iterator[Callable[[str, bytes], None]]:
+        """A function that writes metadata files for the commit that ends the block."""
+        written: list[str] = []
+
+        def write(location: str, data: bytes) -> None:
+            written.append(location)
+            self.files.write(location, data)
+
+        try:
+            yield write
+        except NessieOpsError as error:
+            if not isinstance(error, OutcomeUnknown):
+                for location in written:
+                    self.files.discard(location)
+            raise
+
+
+def ancestors(key: ContentKey) -> list[ContentKey]:
+    """The namespaces that hold `key`, outermost first."""
+    return [ContentKey(key.elements[:n]) for n in range(1, len(key.elements))]
+
+
+def kind_of(content: Content) -> str:
+    return _KINDS[content.type]
+
+
+def require_namespace(found: Content | None, key: ContentKey) -> Namespace:
+    """`found`, if it is a namespace; else NamespaceNotFound."""
+    if isinstance(found, Namespace):
+        return found
+    raise NamespaceNotFound(
+        f"Namespace '{key}' does not exist." if found is None else f"'{key}' is a {kind_of(found)}, not a namespace.",
+        key,
+    )
+
+
+def explain(conflict: ReferenceConflict) -> NessieOpsError:
+    """A refused commit as the most telling of its conflicts.  Nothing was applied."""
+    kinds = {item.conflict_type: item.key for item in reversed(conflict.conflicts)}
+    for kind in (ConflictType.NAMESPACE_ABSENT, ConflictType.NOT_A_NAMESPACE):
+        if (key := kinds.get(kind)) is not None:
+            return NamespaceNotFound(conflict.message, key)
+    if (key := kinds.get(ConflictType.NAMESPACE_NOT_EMPTY)) is not None:
+        return NamespaceNotEmpty(conflict.message, key)
+    kind_of_error = NameTaken if ConflictType.KEY_EXISTS in kinds else CommitFailed
+    return kind_of_error(conflict.message, conflict.conflicts)

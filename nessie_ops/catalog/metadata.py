@@ -1,0 +1,166 @@
+"""Table metadata as JSON text and as PyIceberg's models; new tables and their contents in the catalog.
+
+Written tables are format version 1 or 2: PyIceberg 0.12 can read version 3 but not write it, so that
+is refused with a clear error.  Knows no references and does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pydantic
+from msgspec import UNSET, UnsetType
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
+from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.catalog.requests import CreateTable, Json
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import IcebergTable
+
+MAX_FORMAT_VERSION = 2
+NO_SNAPSHOT = -1
+GC_ENABLED = "gc.enabled"
+DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
+
+_PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_VERSION = re.compile(r"(\d{1,9})-[^/]*$")
+
+
+def parse_metadata(raw: bytes, location: str) -> TableMetadata:
+    """The model of a metadata file; BadRequest naming `location` when it is none."""
+    try:
+        return TableMetadataUtil.parse_raw(raw.decode())
+    except (ValueError, TypeError, KeyError, ValidationError) as error:
+        raise BadRequest(f"{location}: this is not valid Iceberg table metadata: {first_line(error)}") from error
+
+
+def serialize_metadata(metadata: TableMetadata) -> bytes:
+    """The JSON text of `metadata`."""
+    check_format_version(metadata.format_version)
+    return metadata.model_dump_json().encode()
+
+
+def check_format_version(version: int) -> None:
+    if not 1 <= version <= MAX_FORMAT_VERSION:
+        raise BadRequest(f"format-version: {version} is not supported; use 2 (or 1).")
+
+
+def new_metadata(request: CreateTable, location: str, table_uuid: UUID, created_at: datetime) -> TableMetadata:
+    """Metadata of a new, empty table: fresh ids, the catalog's default properties; BadRequest."""
+    properties = table_properties(request.properties or {}, created_at)
+    version = properties.get("format-version", str(MAX_FORMAT_VERSION))
+    if not version.isdecimal():
+        raise BadRequest(f"properties.format-version: '{version[:20]}' is not a number.")
+    check_format_version(int(version))
+    try:
+        return new_table_metadata(
+            schema=Schema.model_validate(request.schema),
+            partition_spec=_parse_spec(request.partition_spec),
+            sort_order=SortOrder.model_validate(request.write_order) if request.write_order else UNSORTED_SORT_ORDER,
+            location=location,
+            properties=properties,
+            table_uuid=table_uuid,
+        )
+    except (ValueError, TypeError, KeyError, ValidationError) as error:
+        raise BadRequest(f"Cannot create the table: {first_line(error)}") from error
+
+
+def _parse_spec(given: Json | None) -> PartitionSpec:
+    if not given:
+        return UNPARTITIONED_PARTITION_SPEC
+    fields = [{"field-id": 0, **field} for field in given.get("fields", ())]  # a new table gets fresh ids
+    return PartitionSpec.model_validate({**given, "fields": fields})
+
+
+def table_properties(given: Mapping[str, str], created_at: datetime) -> dict[str, str]:
+    """`given` with what every table of this catalog has."""
+    return {GC_ENABLED: "false", "created-at": created_at.isoformat(), **given}
+
+
+def check_metadata(after: TableMetadata, before: TableMetadata | None, warehouse: Warehouse) -> None:
+    """BadRequest when `after` would write outside the warehouse, or lets clients delete files of other branches.
+
+    What `before` has already is left alone, so a table that came from elsewhere can still be changed.
+    """
+    if before is None or after.location != before.location:
+        warehouse.check(after.location, "location")
+    old: Mapping[str, str] = before.properties if before else {}
+    for name in _PATH_PROPERTIES:
+        value = after.properties.get(name)
+        if value is not None and value != old.get(name):
+            warehouse.check(value, f"properties.{name}")
+    accepted = unsafe_properties(old) if before else []
+    for name in unsafe_properties(after.properties):
+        if name not in accepted:
+            raise BadRequest(
+                f"properties.{name}: must be false, because branches share files; "
+                "unreferenced files are deleted by the garbage collection of the catalog."
+            )
+
+
+def unsafe_properties(properties: Mapping[str, str]) -> list[str]:
+    """Names of the properties that let clients delete files which other branches may use."""
+    unsafe = {
+        GC_ENABLED: properties.get(GC_ENABLED, "true").lower() != "false",
+        DELETE_AFTER_COMMIT: properties.get(DELETE_AFTER_COMMIT, "false").lower() == "true",
+    }
+    return [name for name, applies in unsafe.items() if applies]
+
+
+def content_of(metadata: TableMetadata, location: str, content_id: str | UnsetType = UNSET) -> IcebergTable:
+    """What the catalog records of a table whose metadata file is at `location`."""
+    snapshot = metadata.current_snapshot_id
+    return IcebergTable(
+        id=content_id,
+        metadata_location=location,
+        snapshot_id=NO_SNAPSHOT if snapshot is None else snapshot,
+        schema_id=metadata.current_schema_id,
+        spec_id=metadata.default_spec_id,
+        sort_order_id=metadata.default_sort_order_id,
+    )
+
+
+def with_current_v1_fields(metadata: TableMetadata) -> TableMetadata:
+    """Version 1 repeats its current schema and spec in fields of their own; PyIceberg 0.12 leaves them as they were."""
+    if not isinstance(metadata, TableMetadataV1):
+        return metadata
+    fields = [field.model_dump() for field in metadata.spec().fields]
+    return metadata.model_copy(update={"schema_": metadata.schema(), "partition_spec": fields})
+
+
+def metadata_location(metadata_folder: str, previous: str | None, unique: str, *, gzip: bool = False) -> str:
+    """Where the next metadata file goes: `00003-<unique>.metadata.json`, numbered after `previous`."""
+    match = _VERSION.search(previous) if previous else None
+    version = int(match[1]) + 1 if match else 0
+    return f"{metadata_folder}/{version:05d}-{unique}{'.gz' if gzip else ''}.metadata.json"
+
+
+def table_metadata_location(metadata: TableMetadata, previous: str | None, unique: str) -> str:
+    """As `metadata_location`, following the table's properties for path and compression."""
+    folder = metadata.properties.get("write.metadata.path", f"{metadata.location}/metadata").rstrip("/")
+    gzip = metadata.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
+    return metadata_location(folder, previous, unique, gzip=gzip)
+
+
+def only_referenced_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Metadata (as JSON) with those snapshots alone that a branch or tag of the table points to."""
+    used = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()} | {metadata.get("current-snapshot-id")}
+    return {**metadata, "snapshots": [s for s in metadata.get("snapshots", ()) if s["snapshot-id"] in used]}
+
+
+def first_line(error: Exception) -> str:
+    """What is wrong, short: the first problem that a validation found."""
+    if isinstance(error.__cause__, pydantic.ValidationError):
+        error = error.__cause__
+    if isinstance(error, pydantic.ValidationError):
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+    return str(error)[:500] or type(error).__name__

@@ -1,0 +1,238 @@
+"""Tables: create, load, commit, drop, rename and register Iceberg tables at any reference.
+
+A write builds new metadata from the branch's head, writes the metadata file, and commits the pointer
+with that head as the expected hash: a table that changed meanwhile is a CommitFailed, and writers of
+different tables do not disturb each other.  Dropped tables leave their files to the garbage collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, kind_of, require_namespace
+from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
+from nessie_ops.catalog.messages import describe
+from nessie_ops.catalog.metadata import (
+    MAX_FORMAT_VERSION,
+    check_metadata,
+    content_of,
+    new_metadata,
+    only_referenced_snapshots,
+    parse_metadata,
+    serialize_metadata,
+    table_metadata_location,
+    table_properties,
+    unsafe_properties,
+)
+from nessie_ops.catalog.requests import CreateTable, Json
+from nessie_ops.catalog.updates import (
+    apply_updates,
+    check_requirements,
+    create_from_updates,
+    is_create,
+    parse_requirements,
+    parse_updates,
+)
+from nessie_ops.errors import BadRequest, MetadataUnavailable, NameTaken, NoSuchTable
+from nessie_ops.model import (
+    Branch,
+    CommitHash,
+    Content,
+    ContentKey,
+    ContentType,
+    Delete,
+    IcebergTable,
+    NewCommit,
+    Operation,
+    Put,
+    Unchanged,
+)
+
+MAX_CHANGES = 1000  # tables in one transaction: bounds the metadata files that one request writes
+
+
+class Loaded(NamedTuple):
+    """A table or view as clients get it; `metadata` is JSON text, without location when only staged."""
+
+    metadata_location: str | None
+    metadata: bytes
+
+
+class Change(NamedTuple):
+    """What a client wants done to one table, as JSON of the protocol."""
+
+    key: ContentKey
+    requirements: Sequence[Json]
+    updates: Sequence[Json]
+
+
+class _Planned(NamedTuple):
+    """A change that can be committed: the file to write, if any, and the pointer to move."""
+
+    operation: Operation
+    loaded: Loaded
+    message: str
+
+    @property
+    def writes(self) -> bool:
+        return isinstance(self.operation, Put)
+
+
+class Tables:
+    """The Iceberg tables of a catalog, at any reference."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def list_names(
+        self, at: CommitHash, namespace: ContentKey, *, after: str | None = None, limit: int = MAX_NAMES
+    ) -> Names:
+        """Names of the tables directly in `namespace`; NamespaceNotFound."""
+        require_namespace(self._lake.get(at, namespace), namespace)
+        return list_children(self._lake.store, at, namespace, ContentType.ICEBERG_TABLE, after, limit)
+
+    def exists(self, ref: str, key: ContentKey) -> bool:
+        return isinstance(self._lake.get(self._lake.resolve(ref), key), IcebergTable)
+
+    def load(self, ref: str, key: ContentKey, *, all_snapshots: bool = True) -> Loaded:
+        """A table's metadata, with all snapshots or those that its own branches and tags name; NoSuchTable."""
+        content = require_table(self._lake.get(self._lake.resolve(ref), key), key)
+        raw = self._lake.files.read(content.metadata_location)
+        if not all_snapshots:
+            raw = msgspec.json.encode(only_referenced_snapshots(msgspec.json.decode(raw)))
+        return Loaded(content.metadata_location, raw)
+
+    def create(self, ref: str, namespace: ContentKey, request: CreateTable, meta: NewCommit = ANONYMOUS) -> Loaded:
+        """Create an empty table, or with `stage_create` only say how it would look; NameTaken, NamespaceNotFound."""
+        branch = self._lake.get_branch(ref)
+        key = namespace.child(request.name).validated()
+        location = self._lake.new_location(branch.hash, key, request.location)
+        metadata = new_metadata(request, location, UUID(self._lake.new_id()), self._lake.clock())
+        check_metadata(metadata, None, self._lake.files.warehouse)
+        if request.stage_create:
+            return Loaded(None, serialize_metadata(metadata))
+        return self._write(branch, [self._plan(key, metadata, None, f"create table {key}")], meta)[0]
+
+    def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:
+        """Apply changes to one or more tables in one commit, all or none; the tables afterwards, in order.
+
+        CommitFailed when a requirement does not hold or a table changed meanwhile, NoSuchTable, BadRequest.
+        """
+        keys = [change.key for change in changes]
+        if len(changes) > MAX_CHANGES:
+            raise BadRequest(f"table-changes: {len(changes)} tables in one transaction; at most {MAX_CHANGES}.")
+        if twice := {str(key) for key in keys if keys.count(key) > 1}:
+            raise BadRequest(f"table-changes: {', '.join(sorted(twice))[:200]} must be named only once.")
+        branch = self._lake.get_branch(ref)
+        found = self._lake.store.get_contents(branch.hash, keys)
+        planned = [self._plan_change(branch.hash, change, found.get(change.key)) for change in changes]
+        return self._write(branch, planned, meta)
+
+    def register(
+        self, ref: str, key: ContentKey, metadata_location: str, *, overwrite: bool = False, meta: NewCommit = ANONYMOUS
+    ) -> Loaded:
+        """Adopt a table whose metadata file lies in the warehouse; NameTaken, NamespaceNotFound, BadRequest.
+
+        The file itself becomes the table's, unless it lets clients delete files: then its successor does.
+        """
+        branch = self._lake.get_branch(ref)
+        location = self._lake.files.warehouse.check(metadata_location, "metadata-location")
+        existing = self._lake.get(branch.hash, key) if overwrite else None
+        if existing is None:
+            self._lake.get_free_place(branch.hash, key)
+        elif not isinstance(existing, IcebergTable):
+            raise NameTaken(f"A {kind_of(existing)} '{key}' exists already.")
+        try:
+            raw = self._lake.files.read(location)
+        except MetadataUnavailable as error:
+            raise BadRequest(f"metadata-location: {error.message}") from error
+        metadata = parse_metadata(raw, location)
+        message = f"register table {key} from {location}"
+        unsafe = unsafe_properties(metadata.properties)
+        if unsafe:
+            safer = [SetPropertiesUpdate(updates=dict.fromkeys(unsafe, "false"))]
+            metadata = apply_updates(metadata, location, safer) or metadata
+        check_metadata(metadata, None, self._lake.files.warehouse)
+        if unsafe:
+            return self._write(branch, [self._plan(key, metadata, location, message, existing)], meta)[0]
+        put = Put(key, content_of(metadata, location, existing.id if existing else msgspec.UNSET))
+        self._lake.commit(branch, message, [put], meta)
+        return Loaded(location, raw)
+
+    def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
+        """Remove a table from a branch; other references keep it, and its files stay.  NoSuchTable."""
+        branch = self._lake.get_branch(ref)
+        require_table(self._lake.get(branch.hash, key), key)
+        self._lake.commit(branch, f"drop table {key}", [Delete(key)], meta)
+
+    def rename(self, ref: str, source: ContentKey, target: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
+        """Give a table another name or namespace; its files stay.  NoSuchTable, NameTaken, NamespaceNotFound."""
+        branch = self._lake.get_branch(ref)
+        content = require_table(self._lake.get(branch.hash, source), source)
+        self._lake.get_free_place(branch.hash, target)
+        operations: list[Operation] = [Delete(source), Put(target, content)]
+        self._lake.commit(branch, f"rename table {source} to {target}", operations, meta)
+
+    def _plan_change(self, at: CommitHash, change: Change, found: Content | None) -> _Planned:
+        key = change.key
+        requirements, updates = parse_requirements(change.requirements), parse_updates(change.updates)
+        if found is None and is_create(requirements):
+            check_requirements(requirements, None, str(key))
+            return self._plan_create(at, key, updates)
+        content = require_table(found, key)
+        location = content.metadata_location
+        raw = self._lake.files.read(location)
+        before = parse_metadata(raw, location)
+        check_requirements(requirements, before, str(key))
+        after = apply_updates(before, location, updates)
+        if after is None:
+            return _Planned(Unchanged(key), Loaded(location, raw), f"check table {key}")
+        check_metadata(after, before, self._lake.files.warehouse)
+        return self._plan(key, after, location, describe(key, updates), content)
+
+    def _plan_create(self, at: CommitHash, key: ContentKey, updates: Sequence[TableUpdate]) -> _Planned:
+        """The end of a staged create: everything about the new table is in the updates."""
+        location = self._lake.new_location(at, key, None)
+        metadata = create_from_updates(updates, MAX_FORMAT_VERSION, UUID(self._lake.new_id()))
+        properties = table_properties(metadata.properties, self._lake.clock())
+        metadata = metadata.model_copy(update={"properties": properties, "location": metadata.location or location})
+        check_metadata(metadata, None, self._lake.files.warehouse)
+        return self._plan(key, metadata, None, f"create table {key}")
+
+    def _plan(
+        self,
+        key: ContentKey,
+        metadata: TableMetadata,
+        previous: str | None,
+        message: str,
+        existing: IcebergTable | None = None,
+    ) -> _Planned:
+        location = table_metadata_location(metadata, previous, self._lake.new_id())
+        content = content_of(metadata, location, existing.id if existing else msgspec.UNSET)
+        return _Planned(Put(key, content), Loaded(location, serialize_metadata(metadata)), message)
+
+    def _write(self, branch: Branch, planned: Sequence[_Planned], meta: NewCommit) -> list[Loaded]:
+        with self._lake.new_files() as write:
+            changed = [plan for plan in planned if plan.writes]
+            for plan in changed:
+                if plan.loaded.metadata_location:
+                    write(plan.loaded.metadata_location, plan.loaded.metadata)
+            if changed:
+                message = "; ".join(plan.message for plan in changed)
+                self._lake.commit(branch, message, [plan.operation for plan in planned], meta)
+        return [plan.loaded for plan in planned]
+
+
+def require_table(found: Content | None, key: ContentKey) -> IcebergTable:
+    """`found`, if it is an Iceberg table; else NoSuchTable."""
+    if isinstance(found, IcebergTable):
+        return found
+    raise NoSuchTable(
+        f"Table '{key}' does not exist." if found is None else f"'{key}' is a {kind_of(found)}, not a table.", key
+    )

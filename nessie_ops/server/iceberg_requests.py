@@ -1,0 +1,124 @@
+"""What a request of the Iceberg API means: reference, namespace, name, page, body and commit meta.
+
+The reference is named, first match wins, by the table name (`t@branch#hash-or-time`), by the prefix in
+the path (`ref`, `ref@hash`, `ref|warehouse`, `-`), or by the path before `v1`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from nessie_ops.catalog import MAX_NAMES, IcebergCatalog, Names
+from nessie_ops.catalog.requests import Identifier
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import CommitHash, ContentKey, NewCommit
+from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.paths import restore
+from nessie_ops.server.problems import AnyRequest
+from nessie_ops.server.requests import CommitMetaIn, to_new_commit
+
+T = TypeVar("T")
+
+WAREHOUSE_NAME = "warehouse"
+"""What the only warehouse is called where its location would be unwieldy."""
+SEPARATOR = "\x1f"  # between the elements of a namespace in paths and queries
+_HASH = re.compile(r"[0-9a-fA-F]{8,64}")
+
+
+class Target(NamedTuple):
+    """A table or view at a reference."""
+
+    ref: str
+    key: ContentKey
+
+
+class Page(NamedTuple):
+    """The part of a listing that is wanted: at a commit, from behind a name; limit None means all."""
+
+    at: CommitHash
+    after: str | None
+    limit: int | None
+
+
+class _Position(msgspec.Struct, frozen=True):
+    at: CommitHash
+    after: str
+
+
+def get_ref(request: AnyRequest, catalog: IcebergCatalog) -> str:
+    """The reference specification in the path; BadRequest when it names another warehouse."""
+    path = {name: restore(str(value)) for name, value in request.path_params.items()}
+    ref, _, warehouse = path.get("prefix", "").replace(SEPARATOR, "/").partition("|")
+    check_warehouse(warehouse, catalog)
+    if ref in ("", "-"):
+        ref = path.get("ref", "-")
+    return catalog.default_branch if ref in ("", "-") else ref
+
+
+def check_warehouse(warehouse: str, catalog: IcebergCatalog) -> None:
+    """BadRequest unless `warehouse` is empty, or the name or the location of the warehouse."""
+    location = catalog.warehouse.location
+    if warehouse.rstrip("/") not in ("", WAREHOUSE_NAME, location, location.removeprefix("file://")):
+        raise BadRequest(f"warehouse: '{warehouse[:200]}' is unknown; this server has {location}. Leave it out.")
+
+
+def get_namespace(request: AnyRequest) -> ContentKey:
+    return parse_namespace(restore(str(request.path_params["namespace"])))
+
+
+def parse_namespace(text: str) -> ContentKey:
+    return ContentKey.of(*text.split(SEPARATOR))
+
+
+def get_target(request: AnyRequest, catalog: IcebergCatalog, parameter: str) -> Target:
+    """The table or view that the path names."""
+    ref = get_ref(request, catalog)
+    name, _, moment = restore(str(request.path_params[parameter])).partition("#")
+    name, _, own_ref = name.partition("@")
+    if moment:
+        ref = f"{own_ref or re.split('[@~^*]', ref)[0]}{'@' if _HASH.fullmatch(moment) else '*'}{moment}"
+    return Target(ref if moment else own_ref or ref, get_namespace(request).child(name).validated())
+
+
+def plain_name(name: str) -> str:
+    """`name`, if later requests can name it."""
+    if "@" in name or "#" in name:
+        raise BadRequest(f"name: '{name[:80]}' must not contain '@' or '#', which select a reference.")
+    return name
+
+
+def key_of(identifier: Identifier) -> ContentKey:
+    """The key in a request body."""
+    return ContentKey.of(*identifier.namespace).child(plain_name(identifier.name)).validated()
+
+
+def get_page(request: AnyRequest, catalog: IcebergCatalog) -> Page:
+    """The page asked for.  Later pages read at the commit of the first, so together they are one state."""
+    size, token = request.query_params.get("pageSize"), request.query_params.get("pageToken")
+    if size is not None and not (size.isascii() and size.isdecimal() and int(size[:9]) > 0):
+        raise BadRequest(f"pageSize: '{size[:20]}' must be a positive number.")
+    limit = min(int(size[:9]), MAX_NAMES) if size else None if token is None else MAX_NAMES
+    position = read_token(token or None, _Position)
+    if position:
+        return Page(position.at, position.after, limit)
+    return Page(catalog.resolve(get_ref(request, catalog)), None, limit)
+
+
+def next_token(page: Page, found: Names) -> dict[str, str]:
+    """The field that leads to the page after `found`; none after the last."""
+    if not found.more:
+        return {}
+    return {"next-page-token": make_token(_Position(page.at, found.names[-1]))}
+
+
+def read_body(body: bytes, type: type[T]) -> T:
+    """The body as `type`; msgspec's errors name the field that is wrong."""
+    return msgspec.json.decode(body, type=type)
+
+
+def get_meta(request: AnyRequest) -> NewCommit:
+    """Commit meta from the `Nessie-Commit-*` headers; an empty message leaves it to the catalog."""
+    return to_new_commit(CommitMetaIn(), request, "") or NewCommit(message="")

@@ -1,0 +1,91 @@
+"""Endpoints of views."""
+
+from __future__ import annotations
+
+from litestar import Response, delete, get, head, post
+from litestar.handlers import HTTPRouteHandler
+
+from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
+from nessie_ops.catalog.requests import Commit, CreateView, Register, Rename
+from nessie_ops.errors import NoSuchView
+from nessie_ops.server.iceberg_requests import (
+    get_meta,
+    get_namespace,
+    get_page,
+    get_ref,
+    get_target,
+    key_of,
+    plain_name,
+    read_body,
+)
+from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
+from nessie_ops.server.problems import AnyRequest
+from nessie_ops.server.responses import empty
+
+
+def view_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    return [*_one_view(catalog), *_many_views(catalog)]
+
+
+def _one_view(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    views = catalog.views
+
+    @get("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
+    def load_view(request: AnyRequest) -> Response[bytes]:
+        target = get_target(request, catalog, "view")
+        return loaded_response(views.load(target.ref, target.key))
+
+    @head("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True, status_code=204)
+    def check_view(request: AnyRequest) -> None:
+        target = get_target(request, catalog, "view")
+        if not views.exists(target.ref, target.key):
+            raise NoSuchView(f"View '{target.key}' does not exist.", target.key)
+
+    @post("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
+    def commit_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+        given = read_body(body, Commit)
+        target = get_target(request, catalog, "view")
+        change = Change(target.key, given.requirements, given.updates)
+        return loaded_response(views.commit(target.ref, change, get_meta(request)))
+
+    @delete("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
+    def drop_view(request: AnyRequest) -> Response[bytes]:
+        target = get_target(request, catalog, "view")
+        views.drop(target.ref, target.key, get_meta(request))
+        return empty(204)
+
+    return [load_view, check_view, commit_view, drop_view]
+
+
+def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    views = catalog.views
+
+    @get("/namespaces/{namespace:str}/views", sync_to_thread=True)
+    def list_views(request: AnyRequest) -> Response[bytes]:
+        namespace, page = get_namespace(request), get_page(request, catalog)
+        found = get_names(
+            lambda after: views.list_names(page.at, namespace, after=after, limit=page.limit or MAX_NAMES), page
+        )
+        return identifiers_response(page, namespace, found)
+
+    @post("/namespaces/{namespace:str}/views", sync_to_thread=True)
+    def create_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+        given = read_body(body, CreateView)
+        plain_name(given.name)
+        created = views.create(get_ref(request, catalog), get_namespace(request), given, get_meta(request))
+        return loaded_response(created)
+
+    @post("/namespaces/{namespace:str}/register-view", sync_to_thread=True)
+    def register_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+        given = read_body(body, Register)
+        key = get_namespace(request).child(plain_name(given.name)).validated()
+        registered = views.register(get_ref(request, catalog), key, given.metadata_location, get_meta(request))
+        return loaded_response(registered)
+
+    @post("/views/rename", sync_to_thread=True)
+    def rename_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+        given = read_body(body, Rename)
+        views.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
+        return empty(204)
+
+    return [list_views, create_view, register_view, rename_view]
