@@ -10,7 +10,7 @@ import logging
 import os
 import zlib
 
-import fsspec  # type: ignore[import-untyped]
+import fsspec
 
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.errors import MetadataUnavailable

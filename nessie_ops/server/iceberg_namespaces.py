@@ -20,7 +20,7 @@ from nessie_ops.server.iceberg_requests import (
 )
 from nessie_ops.server.iceberg_responses import get_names
 from nessie_ops.server.problems import AnyRequest
-from nessie_ops.server.responses import empty, json_response
+from nessie_ops.server.responses import json_response
 
 
 def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -55,9 +55,8 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         namespaces.require(catalog.resolve(get_ref(request, catalog)), get_namespace(request))
 
     @delete("/namespaces/{namespace:str}", sync_to_thread=True)
-    def drop_namespace(request: AnyRequest) -> Response[bytes]:
+    def drop_namespace(request: AnyRequest) -> None:
         namespaces.drop(get_ref(request, catalog), get_namespace(request), get_meta(request))
-        return empty(204)
 
     @post("/namespaces/{namespace:str}/properties", sync_to_thread=True)
     def update_properties(request: AnyRequest, body: bytes) -> Response[bytes]:

@@ -20,7 +20,6 @@ from nessie_ops.server.iceberg_requests import (
 )
 from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
 from nessie_ops.server.problems import AnyRequest
-from nessie_ops.server.responses import empty
 
 _SNAPSHOTS = ("all", "refs")
 
@@ -54,11 +53,10 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return loaded_response(tables.commit(target.ref, [change], get_meta(request))[0])
 
     @delete("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
-    def drop_table(request: AnyRequest) -> Response[bytes]:
+    def drop_table(request: AnyRequest) -> None:
         """`purgeRequested` has no effect: other references may use the files, so garbage collection deletes them."""
         target = get_target(request, catalog, "table")
         tables.drop(target.ref, target.key, get_meta(request))
-        return empty(204)
 
     @post("/namespaces/{namespace:str}/tables/{table:str}/metrics", sync_to_thread=False, status_code=204)
     def report_metrics(request: AnyRequest) -> None:
@@ -98,18 +96,16 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         )
         return loaded_response(registered)
 
-    @post("/tables/rename", sync_to_thread=True)
-    def rename_table(request: AnyRequest, body: bytes) -> Response[bytes]:
+    @post("/tables/rename", sync_to_thread=True, status_code=204)
+    def rename_table(request: AnyRequest, body: bytes) -> None:
         given = read_body(body, Rename)
         tables.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
-        return empty(204)
 
-    @post("/transactions/commit", sync_to_thread=True)
-    def commit_transaction(request: AnyRequest, body: bytes) -> Response[bytes]:
+    @post("/transactions/commit", sync_to_thread=True, status_code=204)
+    def commit_transaction(request: AnyRequest, body: bytes) -> None:
         given = read_body(body, CommitTransaction)
         changes = [_to_change(i, change) for i, change in enumerate(given.table_changes)]
         tables.commit(get_ref(request, catalog), changes, get_meta(request))
-        return empty(204)
 
     return [list_tables, create_table, register_table, rename_table, commit_transaction]
 

@@ -20,7 +20,6 @@ from nessie_ops.server.iceberg_requests import (
 )
 from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
 from nessie_ops.server.problems import AnyRequest
-from nessie_ops.server.responses import empty
 
 
 def view_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -49,10 +48,9 @@ def _one_view(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return loaded_response(views.commit(target.ref, change, get_meta(request)))
 
     @delete("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
-    def drop_view(request: AnyRequest) -> Response[bytes]:
+    def drop_view(request: AnyRequest) -> None:
         target = get_target(request, catalog, "view")
         views.drop(target.ref, target.key, get_meta(request))
-        return empty(204)
 
     return [load_view, check_view, commit_view, drop_view]
 
@@ -82,10 +80,9 @@ def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         registered = views.register(get_ref(request, catalog), key, given.metadata_location, get_meta(request))
         return loaded_response(registered)
 
-    @post("/views/rename", sync_to_thread=True)
-    def rename_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+    @post("/views/rename", sync_to_thread=True, status_code=204)
+    def rename_view(request: AnyRequest, body: bytes) -> None:
         given = read_body(body, Rename)
         views.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
-        return empty(204)
 
     return [list_views, create_view, register_view, rename_view]
