@@ -13,6 +13,9 @@ import os
 from pathlib import Path
 
 from nessie_ops.errors import MachineNotReady
+from nessie_ops.runtime.files import write_atomically
+
+_DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 
 def get_home() -> Path:
@@ -26,8 +29,15 @@ def get_cache() -> Path:
 
 
 def create_home(home: Path) -> Path:
-    """Create the folders of `home` where absent; returns `home`.  Raises MachineNotReady when it cannot."""
-    return _create(home, "warehouse", "dagster")
+    """Create the folders of `home` and its dagster.yaml where absent; returns `home`.
+
+    Raises MachineNotReady when it cannot.
+    """
+    _create(home, "warehouse", "dagster")
+    settings = dagster_home(home) / _DAGSTER_YAML.name
+    if not settings.exists():
+        write_atomically(settings, _DAGSTER_YAML.read_bytes())
+    return home
 
 
 def create_cache(cache: Path, *folders: str) -> Path:

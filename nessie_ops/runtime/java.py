@@ -73,7 +73,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 def _inspect(executable: Path, source: str) -> Java | None:
     """What `executable` says of itself, or None when it does not start as Spark starts it."""
-    command = [executable, _ASKED_MODULE, "-XshowSettings:properties", "-version"]
+    command = [str(executable), _ASKED_MODULE, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

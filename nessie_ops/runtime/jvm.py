@@ -28,7 +28,6 @@ def local_settings(jar: Path, options: Sequence[str] = ()) -> dict[str, str]:
         "spark.driver.extraClassPath": str(jar),
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in (*_LOCAL_OPTIONS, *options)),
         "spark.sql.shuffle.partitions": "4",
-        "spark.sql.warehouse.dir": str(get_cache() / "spark"),  # Spark makes this folder, though nothing uses it
         **_common_settings(),
     }
 
@@ -43,6 +42,7 @@ def _common_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (get_cache() / "spark").as_uri(),  # Spark makes this folder, and nothing uses it
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def _exit_jvm(spark: SparkSession) -> None:
-    gateway = spark.sparkContext._gateway
+    gateway: Any = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # the gateway's JVM ends with its input
