@@ -37,7 +37,7 @@ pins: ## resolve the pins anew; needs uv
 
 # Hashes and no addresses: the same files serve every index and mirror.
 PIN_OPTIONS := --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-strip-extras --no-annotate --no-header --quiet
+	--no-emit-index-url --strip-extras --no-annotate --no-header --quiet
 
 clean: ## remove .venv and the caches of tools; the data in .nessie_ops stays
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -40,7 +40,7 @@ fi
 
 # The build tools come first: the few packages without a wheel are built with these pinned ones, not with the newest.
 install --quiet --require-hashes --requirement requirements-build.txt &&
-    install --require-hashes --requirement requirements.txt &&
+    install --no-deps --require-hashes --requirement requirements.txt &&
     install --quiet --no-deps --no-index --editable . ||
     fail "the pinned packages could not be installed (pip says why above); it needs the network once"
 
