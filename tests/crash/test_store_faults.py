@@ -1,0 +1,77 @@
+"""A statement that fails, at every place in every write, leaves the old state; the same call then succeeds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from nessie_ops.errors import StoreUnavailable
+from nessie_ops.model import Merge, NewCommit, ReferenceType
+from nessie_ops.store import Store
+from nessie_ops.versioning import VersionStore
+from tests.versioning.helpers import commit, head, namespace, put, table, update
+
+Write = Callable[[VersionStore], object]
+
+
+def _merge(versions: VersionStore) -> object:
+    request = Merge(from_ref="side", from_hash=head(versions, "side"), meta=NewCommit(message=""))
+    return versions.merge("main", None, request)
+
+
+WRITES: dict[str, Write] = {
+    "commit": lambda versions: commit(versions, put("n", namespace("n")), put("n.t", table(1))),
+    "merge": _merge,
+    "create": lambda versions: versions.create_reference(ReferenceType.BRANCH, "new", head(versions)),
+    "assign": lambda versions: versions.assign_reference("side", None, head(versions)),
+    "delete": lambda versions: versions.delete_reference("side", None),
+    "properties": lambda versions: versions.update_properties("side", {"a": "b"}),
+}
+
+
+def state(versions: VersionStore) -> Any:
+    references = versions.list_references()
+    entries = [versions.list_entries(reference.hash, with_content=True) for reference in references]
+    return references, entries, versions.list_moves()
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_the_kth_statement_fails(name: str, tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/catalog.db")
+    versions = VersionStore(store)
+    base = commit(versions, put("t", table(1)))
+    versions.create_reference(ReferenceType.BRANCH, "side", base)
+    update(versions, "t", 2, "side")
+    countdown = [0]
+
+    def fail(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        countdown[0] -= 1
+        if countdown[0] == 0:
+            raise OperationalError(statement, parameters, sqlite3.OperationalError("database or disk is full"))
+
+    event.listen(store._engine, "before_cursor_execute", fail)
+    before = state(versions)
+    failures = 0
+    while True:
+        countdown[0] = failures + 1
+        try:
+            WRITES[name](versions)
+            break
+        except StoreUnavailable:
+            failures += 1
+            countdown[0] = 0
+            assert state(versions) == before, f"statement {failures} left something behind"
+    assert failures >= 3
+    countdown[0] = 0
+    assert state(versions) != before
+    event.remove(store._engine, "before_cursor_execute", fail)
+    store.close()
+    reopened = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
+    assert state(reopened) != before
+    reopened.close()
