@@ -103,5 +103,3 @@ class DiffEntry(msgspec.Struct, frozen=True, rename={"before": "from", "after": 
     key: ContentKey
     before: Content | None
     after: Content | None
-
-

@@ -29,7 +29,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fi
 
     @property
     def type(self) -> ContentType:
-        return ContentType(self.__struct_config__.tag)
+        return ContentType(str(self.__struct_config__.tag))
 
 
 class IcebergTable(_Content, frozen=True, kw_only=True, tag="ICEBERG_TABLE"):

@@ -289,5 +289,3 @@ def _pack(data: bytes) -> bytes:
 
 def _unpack(data: bytes) -> bytes:
     return zlib.decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
-
-

@@ -197,9 +197,7 @@ def _check_type(put: Put, leaf: bytes) -> None:
         )
 
 
-def _get_key_conflicts(
-    edits: Iterable[_Edit], at_head: Mapping[bytes, bytes], is_current: bool
-) -> Iterable[Conflict]:
+def _get_key_conflicts(edits: Iterable[_Edit], at_head: Mapping[bytes, bytes], is_current: bool) -> Iterable[Conflict]:
     """Conflicts of values; `is_current`: the expected commit is the head."""
     for edit in edits:
         head = at_head.get(edit.key.to_bytes())

@@ -165,14 +165,14 @@ def _get_fork(tx: Transaction, a: Commit | None, b: Commit | None) -> Commit | N
     """The last common commit along direct parents."""
     if a is None or b is None:
         return None
-    a, b = get_ancestor(tx, a, b.depth), get_ancestor(tx, b, a.depth)
-    while a and b and a != b:
+    left, right = get_ancestor(tx, a, b.depth), get_ancestor(tx, b, a.depth)
+    while left and right and left != right:
         # Equal depths have jumps of equal length.
-        if a.jump != b.jump:
-            a, b = load_commit(tx, a.jump), load_commit(tx, b.jump)
+        if left.jump != right.jump:
+            left, right = load_commit(tx, left.jump), load_commit(tx, right.jump)
         else:
-            a, b = load_commit(tx, a.parent), load_commit(tx, b.parent)
-    return a if b else None
+            left, right = load_commit(tx, left.parent), load_commit(tx, right.parent)
+    return left if right else None
 
 
 def get_contents(tx: Transaction, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:

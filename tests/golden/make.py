@@ -52,7 +52,9 @@ def make(url: str) -> VersionStore:
         Put(KEY("ns", "delta"), DeltaLakeTable(metadata_location_history=("a",), checkpoint_location_history=())),
         *(Put(KEY("ns", f"täble {n}"), table(n)) for n in range(500)),
     ]
-    author = NewCommit(message="fill", committer="svc", authors=("ann", "bob"), properties={"b": ("2",), "a": ("1", "0")})
+    author = NewCommit(
+        message="fill", committer="svc", authors=("ann", "bob"), properties={"b": ("2",), "a": ("1", "0")}
+    )
     first = versions.commit("main", NO_ANCESTOR, author, contents).target_branch.hash
     versions.create_reference(ReferenceType.BRANCH, "run/1", first, properties={"run": "1"})
     versions.create_reference(ReferenceType.TAG, "v1", first)

@@ -188,7 +188,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         references = {reference.name: reference.hash for reference in self.versions.list_references()}
         assert references == self.oracle.heads
-        for branch, head in references.items():
+        for head in references.values():
             entries = self.versions.list_entries(head, with_content=True)
             assert {str(e.name): getattr(e.content, "snapshot_id", None) for e in entries} == self.oracle.state(head)
         assert len(self.versions.list_moves()) == self.oracle.moves

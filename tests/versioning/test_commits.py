@@ -166,7 +166,7 @@ def test_messages_of_one_and_of_many_conflicts(versions: VersionStore) -> None:
     commit(versions, put("t", table(1)), put("u", table(1)))
     with pytest.raises(ReferenceConflict, match=r"^Key 't' already exists\.$"):
         commit(versions, put("t", table(2)), at=NO_ANCESTOR)
-    with pytest.raises(ReferenceConflict, match="There are multiple conflicts .*: key 't' .*, key 'u' already exists"):
+    with pytest.raises(ReferenceConflict, match=r"There are multiple conflicts .*: key 't' .*, key 'u' already exists"):
         commit(versions, put("t", table(2)), put("u", table(2)), at=NO_ANCESTOR)
 
 

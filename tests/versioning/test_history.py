@@ -65,7 +65,8 @@ def test_specifications(chain: tuple[VersionStore, list[CommitHash]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "@", "DETACHED", "~1", "@~1", "main~0", "main^0", "main^x", "main*x", "a b", "abcdef0123", "HEAD", "x."]
+    "spec",
+    ["", "@", "DETACHED", "~1", "@~1", "main~0", "main^0", "main^x", "main*x", "a b", "abcdef0123", "HEAD", "x."],
 )
 def test_specifications_that_cannot_be(versions: VersionStore, spec: str) -> None:
     with pytest.raises(BadRequest):
@@ -130,7 +131,9 @@ def test_diff(versions: VersionStore) -> None:
 
     def shown(a: CommitHash, b: CommitHash) -> list[tuple[str, object, object]]:
         rows = versions.diff(a, b)
-        return [(str(r.key), getattr(r.before, "snapshot_id", None), getattr(r.after, "snapshot_id", None)) for r in rows]
+        return [
+            (str(r.key), getattr(r.before, "snapshot_id", None), getattr(r.after, "snapshot_id", None)) for r in rows
+        ]
 
     assert shown(before, after) == [("new", None, 1), ("old", 1, None), ("t", 1, 2)]
     assert shown(after, before) == [("new", 1, None), ("old", None, 1), ("t", 2, 1)]

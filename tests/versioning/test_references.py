@@ -34,7 +34,8 @@ def test_names_share_one_space(versions: VersionStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "-", "1x", "x.", "x/", "a..b", "HEAD", "head", "detached", "deadbeef", "DEADBEEF00", "a b", "ü", "a" * 1001]
+    "name",
+    ["", "-", "1x", "x.", "x/", "a..b", "HEAD", "head", "detached", "deadbeef", "DEADBEEF00", "a b", "ü", "a" * 1001],
 )
 def test_names_that_cannot_be(versions: VersionStore, name: str) -> None:
     with pytest.raises(BadRequest, match="name"):
