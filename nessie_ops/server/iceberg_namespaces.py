@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from litestar import Response, delete, get, head, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import RawBody
 
 from nessie_ops.catalog import MAX_NAMES, IcebergCatalog
 from nessie_ops.catalog.requests import CreateNamespace, UpdateProperties
@@ -38,7 +39,7 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return json_response({"namespaces": [[*above, name] for name in found.names], **next_token(page, found)})
 
     @post("/namespaces", sync_to_thread=True)
-    def create_namespace(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def create_namespace(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, CreateNamespace)
         key = ContentKey.of(*given.namespace)
         properties = namespaces.create(get_ref(request, catalog), key, given.properties or {}, get_meta(request))
@@ -59,7 +60,7 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         namespaces.drop(get_ref(request, catalog), get_namespace(request), get_meta(request))
 
     @post("/namespaces/{namespace:str}/properties", sync_to_thread=True)
-    def update_properties(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def update_properties(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, UpdateProperties)
         updates, removals = given.updates or {}, given.removals or ()
         if both := sorted(set(updates) & set(removals)):

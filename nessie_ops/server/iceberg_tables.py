@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from litestar import Response, delete, get, head, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import RawBody
 
 from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
 from nessie_ops.catalog.requests import Commit, CommitTransaction, CreateTable, Register, Rename
@@ -46,7 +47,7 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
             raise NoSuchTable(f"Table '{target.key}' does not exist.", target.key)
 
     @post("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
-    def commit_table(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def commit_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, Commit)
         target = get_target(request, catalog, "table")
         change = Change(target.key, given.requirements, given.updates)
@@ -77,14 +78,14 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return identifiers_response(page, namespace, found)
 
     @post("/namespaces/{namespace:str}/tables", sync_to_thread=True)
-    def create_table(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def create_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, CreateTable)
         plain_name(given.name)
         created = tables.create(get_ref(request, catalog), get_namespace(request), given, get_meta(request))
         return loaded_response(created)
 
     @post("/namespaces/{namespace:str}/register", sync_to_thread=True)
-    def register_table(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def register_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, Register)
         key = get_namespace(request).child(plain_name(given.name)).validated()
         registered = tables.register(
@@ -97,12 +98,12 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return loaded_response(registered)
 
     @post("/tables/rename", sync_to_thread=True, status_code=204)
-    def rename_table(request: AnyRequest, body: bytes) -> None:
+    def rename_table(request: AnyRequest, body: RawBody) -> None:
         given = read_body(body, Rename)
         tables.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
 
     @post("/transactions/commit", sync_to_thread=True, status_code=204)
-    def commit_transaction(request: AnyRequest, body: bytes) -> None:
+    def commit_transaction(request: AnyRequest, body: RawBody) -> None:
         given = read_body(body, CommitTransaction)
         changes = [_to_change(i, change) for i, change in enumerate(given.table_changes)]
         tables.commit(get_ref(request, catalog), changes, get_meta(request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from litestar import Response, delete, get, head, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import RawBody
 
 from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
 from nessie_ops.catalog.requests import Commit, CreateView, Register, Rename
@@ -41,7 +42,7 @@ def _one_view(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
             raise NoSuchView(f"View '{target.key}' does not exist.", target.key)
 
     @post("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
-    def commit_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def commit_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, Commit)
         target = get_target(request, catalog, "view")
         change = Change(target.key, given.requirements, given.updates)
@@ -67,21 +68,21 @@ def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return identifiers_response(page, namespace, found)
 
     @post("/namespaces/{namespace:str}/views", sync_to_thread=True)
-    def create_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def create_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, CreateView)
         plain_name(given.name)
         created = views.create(get_ref(request, catalog), get_namespace(request), given, get_meta(request))
         return loaded_response(created)
 
     @post("/namespaces/{namespace:str}/register-view", sync_to_thread=True)
-    def register_view(request: AnyRequest, body: bytes) -> Response[bytes]:
+    def register_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, Register)
         key = get_namespace(request).child(plain_name(given.name)).validated()
         registered = views.register(get_ref(request, catalog), key, given.metadata_location, get_meta(request))
         return loaded_response(registered)
 
     @post("/views/rename", sync_to_thread=True, status_code=204)
-    def rename_view(request: AnyRequest, body: bytes) -> None:
+    def rename_view(request: AnyRequest, body: RawBody) -> None:
         given = read_body(body, Rename)
         views.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
 
