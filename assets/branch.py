@@ -1,0 +1,26 @@
+"""The first asset of a run: its branch, opened from main's head, or found again by a re-execution."""
+
+import dagster as dg
+
+from assets.run_branches import open_branch
+from assets.runs import BASE_TAG, BRANCH_TAG, branch_of
+from assets.transforms.tables import NAMESPACES
+from resources.catalog import CatalogResource
+
+# What the daemon does when the run fails: a crash resumes at the step that failed, a failed check stays failed.
+# `publish` sets others when main moved; this step, which then runs first, sets these back.
+RETRY_TAGS = {
+    "dagster/max_retries": "3",
+    "dagster/retry_strategy": "FROM_FAILURE",
+    "dagster/retry_on_asset_or_op_failure": "false",
+}
+
+
+@dg.asset(group_name="run", kinds={"iceberg"}, description="The run's own branch of the catalog.")
+def run_branch(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
+    opened = open_branch(catalog.client, catalog.main, branch_of(context.run), NAMESPACES)
+    tags = {BRANCH_TAG: opened.name, BASE_TAG: opened.base}
+    context.instance.add_run_tags(context.run.run_id, {**tags, **RETRY_TAGS})
+    context.log.info(f"{'Resuming' if opened.resumed else 'Writing to'} {opened.name}, based on {opened.base[:12]}.")
+    metadata = {"nessie/commit": opened.head, "nessie/rebases": opened.rebases, "nessie/resumed": opened.resumed}
+    return dg.MaterializeResult(metadata={**tags, **metadata})

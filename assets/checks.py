@@ -1,0 +1,87 @@
+"""Asset checks: the rules of each table, evaluated on the run's branch.  Blocking ones stop all that depends on them.
+
+Each result carries the commit at which it read, so that `validated` can tell what it vouches for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from assets.runs import READ_AT, branch_of, key_of, month_of
+from assets.transforms.audits import Audit, Finding, run_audits
+from assets.transforms.deliveries import count_rows
+from assets.transforms.months import FIRST, Month
+from assets.transforms.rules import bronze_rules, gold_rules, silver_rules
+from assets.transforms.tables import DELIVERED, TABLES, Table
+from nessie_ops.errors import ReferenceConflict
+from nessie_ops.model import CommitHash
+from resources.catalog import CatalogResource
+from resources.deliveries import Deliveries
+from resources.spark import SparkLake
+
+
+def all_rules(month: Month, delivered: Mapping[str, int] | None = None) -> list[Audit]:
+    """The rules of all layers; `delivered` has the rows of files by table name, and is not needed for names alone."""
+    return [*bronze_rules(month, delivered or {}), *silver_rules(month), *gold_rules(month)]
+
+
+def _of(table: Table, rules: Iterable[Audit]) -> list[Audit]:
+    return [audit for audit in rules if audit.table == table]
+
+
+def _spec(audit: Audit) -> dg.AssetCheckSpec:
+    others = [key_of(table) for table in audit.reads if table != audit.table]
+    return dg.AssetCheckSpec(
+        audit.name,
+        asset=key_of(audit.table),
+        description=audit.description,
+        blocking=audit.blocking,
+        additional_deps=others,
+    )
+
+
+def _build(table: Table) -> dg.AssetChecksDefinition:
+    """One step that evaluates all checks of `table`; one per table, as it blocks the tables made from this one."""
+    specs = [_spec(audit) for audit in _of(table, all_rules(Month.parse(FIRST)))]
+
+    @dg.multi_asset_check(name=f"check_{table.name.replace('.', '_')}", specs=specs)
+    def check(
+        context: dg.AssetCheckExecutionContext, catalog: CatalogResource, deliveries: Deliveries, lake: SparkLake
+    ) -> Iterator[dg.AssetCheckResult]:
+        month = month_of(context.run)
+        delivered: dict[str, int] = {}
+        if table in DELIVERED:
+            delivered[table.name] = count_rows(deliveries.folder, table, month if table.monthly else None)
+        yield from _evaluate(context.run, catalog, lake, _of(table, all_rules(month, delivered)))
+
+    return check
+
+
+all_checks = [_build(table) for table in TABLES.values()]
+
+
+def _evaluate(
+    run: dg.DagsterRun, catalog: CatalogResource, lake: SparkLake, audits: Sequence[Audit]
+) -> list[dg.AssetCheckResult]:
+    branch, client = branch_of(run), catalog.client
+    read_at = client.get_reference(branch).hash
+    with lake.session(branch) as spark:
+        findings = run_audits(spark, audits)
+    if client.get_reference(branch).hash != read_at:
+        raise ReferenceConflict(f"'{branch}' was written to while its checks were reading; re-execute the run.")
+    return [_result(finding, read_at) for finding in findings]
+
+
+def _result(finding: Finding, read_at: CommitHash) -> dg.AssetCheckResult:
+    audit = finding.audit
+    metadata = {READ_AT: dg.MetadataValue.text(read_at), "bad_rows": dg.MetadataValue.int(finding.bad_rows)}
+    if not finding.passed:
+        metadata["sample"] = dg.MetadataValue.md(finding.markdown)
+    return dg.AssetCheckResult(
+        passed=finding.passed,
+        asset_key=key_of(audit.table),
+        check_name=audit.name,
+        severity=dg.AssetCheckSeverity.ERROR if audit.blocking else dg.AssetCheckSeverity.WARN,
+        description=audit.description if finding.passed else f"{finding.bad_rows} rows break: {audit.description}",
+        metadata=metadata,
+    )

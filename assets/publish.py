@@ -1,0 +1,104 @@
+"""The last assets of a run: what was checked is pinned as a commit, and that commit is merged into main, once."""
+
+import dagster as dg
+
+from assets import checks
+from assets.bronze import bronze_assets
+from assets.code_version import get_code_version
+from assets.gold import gold_assets
+from assets.run_branches import RebaseNeeded, publish as publish_branch, validate
+from assets.runs import (
+    REBASE_TAG,
+    VALIDATED_TAG,
+    branch_of,
+    evaluations,
+    evidence_of,
+    month_of,
+    remembered,
+)
+from assets.silver import silver_assets
+from assets.tables import months
+from assets.transforms.tables import TABLES
+from nessie_ops.model import NewCommit
+from resources.catalog import CatalogResource
+
+
+@dg.asset(
+    partitions_def=months,
+    deps=[*bronze_assets, *silver_assets, *gold_assets],
+    group_name="run",
+    kinds={"iceberg"},
+    description="The commit of the run's branch that every blocking check vouches for.",
+)
+def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
+    evidence = evidence_of(checks.all_rules(month_of(context.run)), evaluations(context.instance, context.run))
+    commit = validate(catalog.client, branch_of(context.run), evidence)
+    context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
+    return dg.MaterializeResult(metadata={"nessie/commit": commit, "checks": len(evidence)})
+
+
+@dg.asset(
+    partitions_def=months,
+    deps=[validated],
+    group_name="run",
+    kinds={"iceberg"},
+    description="The validated commit, merged into main as one commit for all tables.",
+)
+def publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
+    _stop_if_cancelled(context)
+    commit = remembered(context.instance, context.run, VALIDATED_TAG)
+    try:
+        done = publish_branch(catalog.client, catalog.main, branch_of(context.run), _message(context), commit)
+    except RebaseNeeded as error:
+        _request_rebase(context, error)
+        metadata = {"conflicts": dg.MetadataValue.md("\n".join(f"- {table}" for table in error.tables))}
+        raise dg.Failure(error.message, metadata=metadata, allow_retries=False) from error
+    return dg.MaterializeResult(
+        metadata={"nessie/commit": done.commit, "nessie/target": catalog.main, "nessie/published_before": done.already}
+    )
+
+
+def _stop_if_cancelled(context: dg.AssetExecutionContext) -> None:
+    # The status is read again: the one in the context is that of the run's start, and a step that swallowed the
+    # interrupt would else publish a run that was told to stop.
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if run is None or run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED):
+        raise dg.DagsterExecutionInterruptedError("the run was cancelled before it published")
+
+
+def _message(context: dg.AssetExecutionContext) -> NewCommit:
+    run, month = context.run, month_of(context.run)
+    found = evaluations(context.instance, run)
+    results = tuple(f"{label} {'passed' if found[label].passed else 'warned'}" for label in sorted(found))
+    return NewCommit(
+        message=f"Load {month} (run {run.run_id[:8]} of {run.job_name})",
+        properties={
+            "nessie_ops.run_id": (run.run_id,),
+            "nessie_ops.job": (run.job_name,),
+            "nessie_ops.partition": (str(month),),
+            "nessie_ops.checks": results,
+            "nessie_ops.code_version": (get_code_version(),),
+            "nessie_ops.assets": tuple(TABLES),
+        },
+    )
+
+
+def _request_rebase(context: dg.AssetExecutionContext, error: RebaseNeeded) -> None:
+    """Ask the daemon, or whoever drives the run, to execute all of it again; the branch itself knows why."""
+    if not error.again:
+        return
+    group = context.instance.get_run_group(context.run.run_id)
+    runs = len(list(group[1])) if group else 1
+    context.instance.add_run_tags(
+        context.run.run_id,
+        {
+            REBASE_TAG: ", ".join(error.tables),
+            "dagster/retry_on_asset_or_op_failure": "true",
+            "dagster/retry_strategy": "ALL_STEPS",
+            # The daemon retries while the group has no more runs than this; earlier ones need not have been rebases.
+            "dagster/max_retries": str(runs),
+        },
+    )
+
+
+publish_assets = [validated, publish]

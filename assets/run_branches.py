@@ -1,0 +1,324 @@
+"""The life of a run's branch: opened from main, validated, published as one commit or quarantined, and reaped.
+
+The catalog is the truth: what a retry must know stands in the branch's own properties, so that a killed process, a
+lost answer or a second attempt finds it.  Every function may be repeated after a crash at any point.  What is
+published is the commit that was validated, and only while the branch still ends there.  Knows neither Dagster nor
+Spark; touches no branch without the prefix.
+
+    base_hash       the commit of main that the branch was opened from or re-based onto
+    validated_hash  the commit that all blocking checks vouch for
+    conflicts       the tables for which main moved meanwhile; the next opening re-bases the branch
+    rebases         how often that was done since a person last stepped in
+    quarantined     why the branch may not be merged (the kernel refuses it); quarantined_at: since when
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from nessie_ops.client import NessieClient
+from nessie_ops.errors import (
+    BadRequest,
+    MergeConflict,
+    NessieOpsError,
+    OutcomeUnknown,
+    ReferenceAlreadyExists,
+    ReferenceConflict,
+    ReferenceNotFound,
+)
+from nessie_ops.model import (
+    QUARANTINED,
+    Branch,
+    CommitHash,
+    ContentKey,
+    LogEntry,
+    Merge,
+    Namespace,
+    NewCommit,
+    Put,
+    Reference,
+    ReferenceType,
+)
+
+PREFIX = "run/"
+BASE, VALIDATED, CONFLICTS, REBASES = "base_hash", "validated_hash", "conflicts", "rebases"
+OPENED_AT, QUARANTINED_AT = "opened_at", "quarantined_at"
+RUN_ID, VALIDATED_COMMIT = "nessie_ops.root_run_id", "nessie_ops.validated_hash"  # properties of a published commit
+MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row needs a person
+MAX_REASON = 500  # characters of a quarantine's reason
+_MAX_LOG = 1_000  # commits of main looked through for one that is already there
+_TRIES = 5  # of a commit that others may precede; each loss means that another succeeded
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The clock of all below, unless another is given."""
+    return datetime.now(UTC)
+
+
+class OpenBranch(msgspec.Struct, frozen=True):
+    """A run's branch as `open_branch` leaves it."""
+
+    name: str
+    head: CommitHash
+    base: CommitHash
+    rebases: int
+    resumed: bool
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Where `publish` left main; `already` when an earlier attempt had done it."""
+
+    commit: CommitHash
+    already: bool
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A blocking check that passed: its name, the commit at which it read, and the tables it read."""
+
+    label: str
+    at: CommitHash
+    tables: tuple[ContentKey, ...]
+
+
+class NotValidated(NessieOpsError):
+    """What is on the branch is not what the checks vouch for; nothing is published."""
+
+
+class RebaseNeeded(NessieOpsError):
+    """main changed the same tables; `tables` names them.  `again` tells whether another attempt is allowed."""
+
+    def __init__(self, message: str, tables: tuple[str, ...], *, again: bool) -> None:
+        super().__init__(message)
+        self.tables = tables
+        self.again = again
+
+
+def branch_name(root_run_id: str) -> str:
+    """The branch of a run and of all its re-executions."""
+    return f"{PREFIX}{root_run_id}"
+
+
+def ensure_namespaces(client: NessieClient, main: str, names: Iterable[str]) -> CommitHash:
+    """main's head, once it has the namespaces; one commit for all that are missing."""
+    keys = [ContentKey.of(name) for name in names]
+    for _ in range(_TRIES):
+        head = client.get_reference(main).hash
+        missing = [key for key in keys if key not in client.get_contents(head, keys)]
+        if not missing:
+            return head
+        puts = [Put(key, Namespace(elements=key.elements)) for key in missing]
+        meta = NewCommit(message=f"Create namespaces {', '.join(str(key) for key in missing)}")
+        try:
+            return client.commit(main, head, meta, puts).target_branch.hash
+        except (ReferenceConflict, OutcomeUnknown):
+            continue  # another run made them, or this one did: look again
+    raise NessieOpsError(f"Cannot create the namespaces {', '.join(map(str, keys))} on '{main}'; run again.")
+
+
+def open_branch(
+    client: NessieClient, main: str, name: str, namespaces: Iterable[str], clock: Clock = utc_now
+) -> OpenBranch:
+    """The branch `name`: new at main's head, or as an earlier attempt left it, or moved to main's head after a conflict.
+
+    Opening lifts a quarantine, as it is what a person who re-executes the run asks for.
+    """
+    _check_owned(name)
+    head = ensure_namespaces(client, main, namespaces)
+    found = _find(client, name)
+    if found is None:
+        properties = {BASE: head, REBASES: "0", OPENED_AT: clock().isoformat(timespec="seconds")}
+        try:
+            created = client.create_reference(ReferenceType.BRANCH, name, head, properties=properties)
+            return _opened(created, resumed=False)
+        except (ReferenceAlreadyExists, OutcomeUnknown):
+            found = client.get_reference(name)
+    if BASE not in found.properties:
+        raise BadRequest(f"Branch '{name}' was not opened by a run (it has no property '{BASE}'); rename or delete it.")
+    if CONFLICTS in found.properties:
+        return _rebase(client, name, found, head)
+    if QUARANTINED in found.properties:
+        found = _release(client, found, {REBASES: "0"})
+    return _opened(found, resumed=True)
+
+
+def validate(client: NessieClient, name: str, evidence: Iterable[Evidence]) -> CommitHash:
+    """The head of `name`, recorded as validated: every piece of evidence read what the tables hold there.
+
+    NotValidated names the checks that read something else.
+    """
+    branch = client.get_reference(name)
+    stale = [item.label for item in evidence if not _same(client, item, branch.hash)]
+    if stale:
+        raise NotValidated(
+            f"Branch '{name}' changed after these checks read it: {', '.join(stale)}. Re-execute the run from the start."
+        )
+    client.update_properties(name, {VALIDATED: branch.hash}, expected=branch.hash)
+    return branch.hash
+
+
+def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validated: str | None = None) -> Published:
+    """Merge what was validated on `name` into `main` as one commit and delete the branch; done once however often called.
+
+    `validated` is the validated hash as the caller remembers it: it identifies the commit on main when the branch is
+    gone already.  NotValidated when there is nothing to vouch for the branch, RebaseNeeded when main changed the same
+    tables, and the errors of a merge.
+    """
+    _check_owned(name)
+    branch = _find(client, name)
+    if branch is None:
+        done = find_published(client, main, name, validated) if validated else None
+        if done is None:
+            raise NotValidated(f"Branch '{name}' is gone and '{main}' has no commit of it; re-execute all steps of the run.")
+        return Published(done, already=True)
+    commit = _check_mergeable(branch)
+    done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
+    already = done is not None
+    if done is None:
+        if QUARANTINED in branch.properties:  # left by an earlier attempt of this very run
+            branch = _release(client, branch)
+        done = _merge(client, main, branch, commit, meta)
+    client.delete_reference(name, commit)
+    return Published(done, already)
+
+
+def find_published(
+    client: NessieClient, main: str, name: str, validated: str, since: CommitHash | None = None
+) -> CommitHash | None:
+    """The commit of `main` (after `since`) that published the commit `validated` of branch `name`, if there is one."""
+    log = client.list_log(client.get_reference(main).hash, limit_hash=since, limit=_MAX_LOG)
+    return next((entry.commit_meta.hash for entry in log if _publishes(entry, name, validated)), None)
+
+
+def quarantine(client: NessieClient, name: str, reason: str, clock: Clock = utc_now) -> bool:
+    """Forbid merging `name`, saying why; False when it is no run's branch, no longer there, or quarantined already."""
+    branch = _find(client, name) if name.startswith(PREFIX) else None
+    if branch is None or QUARANTINED in branch.properties:
+        return False
+    since = clock().isoformat(timespec="seconds")
+    client.update_properties(name, {QUARANTINED: reason[:MAX_REASON] or "unknown", QUARANTINED_AT: since})
+    return True
+
+
+def reap(
+    client: NessieClient,
+    is_live: Callable[[str], bool | None],
+    keep: timedelta,
+    clock: Clock = utc_now,
+) -> tuple[list[str], list[str]]:
+    """Delete the runs' branches that nobody needs; returns the names (quarantined now, deleted).
+
+    `is_live` tells of a root run id whether a run of it may still write; None when it does not know the run, which
+    may be another instance's.  A branch of an ended run is quarantined first, and deleted when it has been so for
+    `keep`; one of an unknown run is deleted `keep` after its opening.
+    """
+    marked, deleted = [], []
+    for branch in client.list_references(prefix=PREFIX):
+        live = is_live(branch.name.removeprefix(PREFIX))
+        if not isinstance(branch, Branch) or live:
+            continue
+        if live is False and QUARANTINED not in branch.properties:
+            quarantine(client, branch.name, "the run has ended without publishing or being quarantined", clock)
+            marked.append(branch.name)
+        elif _age(branch.properties, clock()) >= keep:
+            client.delete_reference(branch.name, branch.hash)
+            deleted.append(branch.name)
+    return marked, deleted
+
+
+def _rebase(client: NessieClient, name: str, found: Reference, head: CommitHash) -> OpenBranch:
+    # Someone who re-executes a quarantined run starts the count anew.
+    rebases = 1 if QUARANTINED in found.properties else int(found.properties[REBASES]) + 1
+    # First the move: killed in between, the next opening sees the conflict still and moves the branch again.
+    client.assign_reference(name, found.hash, head)
+    gone = (CONFLICTS, VALIDATED, QUARANTINED, QUARANTINED_AT)
+    return _opened(client.update_properties(name, {BASE: head, REBASES: str(rebases)}, gone), resumed=False)
+
+
+def _release(client: NessieClient, branch: Reference, updates: Mapping[str, str] | None = None) -> Reference:
+    return client.update_properties(branch.name, updates or {}, (QUARANTINED, QUARANTINED_AT))
+
+
+def _merge(client: NessieClient, main: str, branch: Reference, commit: CommitHash, meta: NewCommit) -> CommitHash:
+    mark = {RUN_ID: (branch.name.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
+    meta = msgspec.structs.replace(meta, properties={**meta.properties, **mark})
+    base = CommitHash(branch.properties[BASE])
+    try:
+        result = client.merge(main, base, Merge(from_ref=branch.name, from_hash=commit, meta=meta))
+    except MergeConflict as error:
+        raise _conflict(client, main, branch, error) from error
+    except OutcomeUnknown:
+        done = find_published(client, main, branch.name, commit, since=base)
+        if done is None:
+            raise
+        return done
+    assert result.resultant_target_hash is not None  # not a dry run
+    return result.resultant_target_hash
+
+
+def _conflict(client: NessieClient, main: str, branch: Reference, error: MergeConflict) -> RebaseNeeded:
+    tables = tuple(str(conflict.key) for conflict in error.conflicts if conflict.key)
+    client.update_properties(branch.name, {CONFLICTS: ", ".join(tables)})
+    rebases = int(branch.properties[REBASES])
+    message = f"'{main}' changed {', '.join(tables)} after '{branch.name}' was opened, and so did this run"
+    if rebases < MAX_REBASES:
+        return RebaseNeeded(f"{message}: it is run again on top of the new '{main}'.", tables, again=True)
+    return RebaseNeeded(
+        f"{message}, {rebases + 1} times in a row. Re-execute all steps when fewer runs write these tables.",
+        tables,
+        again=False,
+    )
+
+
+def _check_mergeable(branch: Reference) -> CommitHash:
+    """The validated commit of a branch that ends there; NotValidated when there is none."""
+    conflicts, validated = branch.properties.get(CONFLICTS), branch.properties.get(VALIDATED)
+    if conflicts:
+        raise NotValidated(f"Branch '{branch.name}' is in conflict over {conflicts}: re-execute all steps of the run.")
+    if validated is None:
+        raise NotValidated(f"Branch '{branch.name}' was not validated: re-execute the run from its checks.")
+    if validated != branch.hash:
+        raise NotValidated(
+            f"Branch '{branch.name}' was validated at {validated[:12]} and is now at {branch.hash[:12]}: "
+            "someone wrote to it. Re-execute all steps of the run."
+        )
+    return CommitHash(validated)
+
+
+def _publishes(entry: LogEntry, name: str, validated: str) -> bool:
+    properties = entry.commit_meta.all_properties
+    ours = properties.get(RUN_ID) == (name.removeprefix(PREFIX),)
+    return ours and properties.get(VALIDATED_COMMIT) == (validated,)
+
+
+def _same(client: NessieClient, item: Evidence, head: CommitHash) -> bool:
+    if item.at == head:
+        return True
+    return client.get_contents(item.at, item.tables) == client.get_contents(head, item.tables)
+
+
+def _opened(branch: Reference, *, resumed: bool) -> OpenBranch:
+    properties = branch.properties
+    return OpenBranch(branch.name, branch.hash, CommitHash(properties[BASE]), int(properties[REBASES]), resumed)
+
+
+def _find(client: NessieClient, name: str) -> Reference | None:
+    try:
+        return client.get_reference(name)
+    except ReferenceNotFound:
+        return None
+
+
+def _age(properties: Mapping[str, str], now: datetime) -> timedelta:
+    since = properties.get(QUARANTINED_AT) or properties.get(OPENED_AT)
+    # A branch that says nothing of its time was not opened here, so it is not ours to delete.
+    return now - datetime.fromisoformat(since) if since else timedelta.min
+
+
+def _check_owned(name: str) -> None:
+    if not name.startswith(PREFIX):
+        raise BadRequest(f"Branch '{name}' does not belong to a run: runs' branches begin with '{PREFIX}'.")

@@ -1,0 +1,108 @@
+"""What a Dagster run says about its branch, its month and its checks.
+
+A run and its re-executions share one branch, named after the first of them.  Tags show people and the daemon what the
+branch's own properties say; where they differ, the branch is right.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+
+from assets.run_branches import Evidence, branch_name
+from assets.transforms.audits import Audit
+from assets.transforms.months import Month
+from assets.transforms.tables import Table
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import ContentKey, parse_hash
+
+BRANCH_TAG, BASE_TAG, VALIDATED_TAG = "nessie/branch", "nessie/base_hash", "nessie/validated_hash"
+REBASE_TAG = "nessie/rebase"
+READ_AT = "nessie/read_at"  # metadata of a check: the commit at which it read
+_MAX_LINEAGE = 50  # re-executions of re-executions that are looked through
+
+Evaluations = dict[str, dg.AssetCheckEvaluation]
+
+
+def root_of(run: dg.DagsterRun) -> str:
+    """The id of the first of a run's re-executions."""
+    return run.root_run_id or run.run_id
+
+
+def branch_of(run: dg.DagsterRun) -> str:
+    """The branch that the run reads and writes."""
+    return branch_name(root_of(run))
+
+
+def month_of(run: dg.DagsterRun) -> Month:
+    """The month that the run loads; BadRequest when it was launched without a partition."""
+    key = run.tags.get(PARTITION_NAME_TAG)
+    if key is None:
+        raise BadRequest("The run has no partition: launch the job load_month for one month.")
+    return Month.parse(key)
+
+
+def key_of(table: Table) -> dg.AssetKey:
+    """The asset of a table: bronze.flights is bronze/flights."""
+    return dg.AssetKey(table.name.split("."))
+
+
+def content_key_of(table: Table) -> ContentKey:
+    """The catalog's key of a table."""
+    return ContentKey.of(*table.name.split("."))
+
+
+def label_of(evaluation: dg.AssetCheckEvaluation) -> str:
+    """A check's name as audits give it, such as silver.flights:keys_unique."""
+    return f"{'.'.join(evaluation.asset_key.path)}:{evaluation.check_name}"
+
+
+def lineage(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterRun]:
+    """The run, the one that it re-executes, and so on, newest first."""
+    runs = [run]
+    while (parent := runs[-1].parent_run_id) and len(runs) < _MAX_LINEAGE:
+        found = instance.get_run_by_id(parent)
+        if found is None:
+            break
+        runs.append(found)
+    return runs
+
+
+def remembered(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str) -> str | None:
+    """The newest value of a tag among the run and those that it re-executes."""
+    runs = lineage(instance, instance.get_run_by_id(run.run_id) or run)
+    return next((found.tags[tag] for found in runs if tag in found.tags), None)
+
+
+def evaluations(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Evaluations:
+    """The newest evaluation of each check in the run or, where it ran none, in those that it re-executes, by label."""
+    found: Evaluations = {}
+    for ancestor in lineage(instance, run):
+        cursor, more = None, True
+        while more:
+            page = instance.get_records_for_run(
+                ancestor.run_id, cursor, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION, ascending=False
+            )
+            for record in page.records:
+                event = record.event_log_entry.dagster_event
+                assert event is not None  # of_type gives no others
+                evaluation = event.asset_check_evaluation_data
+                found.setdefault(label_of(evaluation), evaluation)
+            cursor, more = page.cursor, page.has_more
+    return found
+
+
+def evidence_of(audits: list[Audit], found: Evaluations) -> list[Evidence]:
+    """What the blocking audits among `audits` vouch for; BadRequest names those that did not run or did not pass."""
+    blocking = [audit for audit in audits if audit.blocking]
+    missing = [audit.label for audit in blocking if audit.label not in found or not found[audit.label].passed]
+    if missing:
+        raise BadRequest(f"These checks have not passed in this run: {', '.join(missing)}. Re-execute it with them.")
+    return [
+        Evidence(
+            audit.label,
+            parse_hash(str(found[audit.label].metadata[READ_AT].value), READ_AT),
+            tuple(content_key_of(table) for table in audit.reads),
+        )
+        for audit in blocking
+    ]

@@ -1,0 +1,31 @@
+"""Silver assets: the month's flights cleaned, and joined with the weather, on the run's branch."""
+
+import dagster as dg
+
+from assets.runs import branch_of, key_of, month_of
+from assets.tables import materialized, table_options
+from assets.transforms.silver import replace_flights_weather, upsert_flights
+from assets.transforms.tables import AIRPORTS, CLEAN_FLIGHTS, FLIGHTS, FLIGHTS_WEATHER, WEATHER
+from resources.catalog import CatalogResource
+from resources.spark import SparkLake
+
+
+@dg.asset(**table_options(CLEAN_FLIGHTS, deps=[key_of(FLIGHTS), key_of(AIRPORTS)]))
+def silver_flights(
+    context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
+) -> dg.MaterializeResult:
+    with lake.session(branch_of(context.run)) as spark:
+        upsert_flights(spark, month_of(context.run))
+        return materialized(context, catalog, spark, CLEAN_FLIGHTS)
+
+
+@dg.asset(**table_options(FLIGHTS_WEATHER, deps=[key_of(CLEAN_FLIGHTS), key_of(WEATHER)]))
+def silver_flights_weather(
+    context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
+) -> dg.MaterializeResult:
+    with lake.session(branch_of(context.run)) as spark:
+        replace_flights_weather(spark, month_of(context.run))
+        return materialized(context, catalog, spark, FLIGHTS_WEATHER)
+
+
+silver_assets = [silver_flights, silver_flights_weather]

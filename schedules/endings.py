@@ -1,0 +1,74 @@
+"""How runs end: a run that failed or was cancelled, and is not retried, leaves its branch quarantined with the reason."""
+
+from __future__ import annotations
+
+import dagster as dg
+from dagster._core.storage.tags import ROOT_RUN_ID_TAG, WILL_RETRY_TAG
+
+from assets.run_branches import quarantine
+from assets.runs import branch_of, evaluations, root_of
+from nessie_ops.client import NessieClient
+
+FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_MAX_ERRORS = 3  # steps named in a reason
+
+
+def quarantine_run(instance: dg.DagsterInstance, client: NessieClient, run_id: str) -> str | None:
+    """Quarantine the branch of a run that ended without publishing; the reason, or None when the branch is left alone.
+
+    It is left alone while the run is not finished, when it will be retried, and when another run has taken it over.
+    """
+    run = instance.get_run_by_id(run_id)  # read again: the daemon's decision to retry is written after the failure
+    if run is None or run.status not in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED):
+        return None
+    if _will_be_retried(run) or _is_taken_over(instance, run):
+        return None
+    reason = get_reason(instance, run)
+    return reason if quarantine(client, branch_of(run), reason) else None
+
+
+def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Why the run did not publish, in one line: the failed checks, else the errors of the failed steps."""
+    if run.status == dg.DagsterRunStatus.CANCELED:
+        return "the run was cancelled"
+    failed = [
+        f"{label} ({evaluation.metadata['bad_rows'].value} rows)"
+        for label, evaluation in evaluations(instance, run).items()
+        if not evaluation.passed and evaluation.blocking
+    ]
+    if failed:
+        return f"checks failed: {', '.join(sorted(failed))}"
+    return f"the run failed: {'; '.join(_errors(instance, run)) or 'its process ended'}"
+
+
+def is_live(instance: dg.DagsterInstance, root_run_id: str) -> bool | None:
+    """Whether a run with this root may still write to its branch; None when the instance knows no such run."""
+    runs = _group(instance, root_run_id)
+    return any(run.status not in FINISHED or _will_be_retried(run) for run in runs) if runs else None
+
+
+def _group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun]:
+    root = instance.get_run_by_id(root_run_id)
+    again = instance.get_runs(dg.RunsFilter(tags={ROOT_RUN_ID_TAG: root_run_id}))
+    return ([root] if root else []) + list(again)
+
+
+def _will_be_retried(run: dg.DagsterRun) -> bool:
+    # The daemon can launch again only what was launched through it; a driver in a process of its own decides itself.
+    return run.tags.get(WILL_RETRY_TAG) == "true" and run.remote_job_origin is not None
+
+
+def _is_taken_over(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    return any(other.parent_run_id == run.run_id for other in _group(instance, root_of(run)))
+
+
+def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
+    page = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE, limit=_MAX_ERRORS)
+    found = []
+    for record in page.records:
+        event = record.event_log_entry.dagster_event
+        assert event is not None  # of_type gives no others
+        error = event.step_failure_data.error
+        cause = error.cause or error if error else None
+        found.append(f"{event.step_key}: {cause.message.strip().splitlines()[0] if cause else 'no message'}")
+    return found
