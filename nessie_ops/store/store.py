@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from sqlalchemy import Connection, Engine, and_, delete, insert, literal, or_, select, update
 from sqlalchemy.exc import OperationalError
 
-from nessie_ops.errors import StoreUnavailable
+from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from nessie_ops.store import dialects, schema, tables
 from nessie_ops.store.cache import Cache
 
@@ -275,9 +275,19 @@ class Store:
 
     @contextmanager
     def _begin(self, engine: Engine) -> Iterator[Connection]:
+        """A database transaction.  StoreUnavailable: certainly not applied.  OutcomeUnknown: COMMIT itself failed."""
         try:
-            with engine.begin() as connection:
+            with engine.connect() as connection:
+                transaction = connection.begin()
                 yield connection
+                try:
+                    transaction.commit()
+                except OperationalError as error:
+                    connection.invalidate()  # it may still be in the transaction
+                    raise OutcomeUnknown(
+                        f"The catalog's database failed while committing: {error.orig}. Whether the change was "
+                        "applied is unknown: look before you repeat it."
+                    ) from error
         except OperationalError as error:
             raise StoreUnavailable(f"The catalog's database did not answer: {error.orig}. Try again.") from error
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from nessie_ops.errors import StoreUnavailable
-from nessie_ops.model import Merge, NewCommit, ReferenceType
+from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
+from nessie_ops.model import NO_ANCESTOR, Merge, NewCommit, ReferenceType
 from nessie_ops.store import Store
 from nessie_ops.versioning import VersionStore
 from tests.versioning.helpers import commit, head, namespace, put, table, update
@@ -75,3 +75,18 @@ def test_the_kth_statement_fails(name: str, tmp_path: Path) -> None:
     reopened = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
     assert state(reopened) != before
     reopened.close()
+
+
+def test_a_commit_that_fails_at_the_last_moment_has_an_unknown_outcome(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/catalog.db")
+    versions = VersionStore(store)
+
+    def fail(connection: Any) -> None:
+        raise OperationalError("COMMIT", (), sqlite3.OperationalError("disk I/O error"))
+
+    event.listen(store._engine, "commit", fail)
+    with pytest.raises(OutcomeUnknown, match="Whether the change was applied is unknown"):
+        commit(versions, put("t", table(1)), at=NO_ANCESTOR)
+    event.remove(store._engine, "commit", fail)
+    commit(versions, put("t", table(1)), at=NO_ANCESTOR)
+    store.close()
