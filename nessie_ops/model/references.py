@@ -148,9 +148,9 @@ def parse_time(text: str, field: str) -> datetime:
         if text.isdigit():
             return datetime.fromtimestamp(int(text) / 1000, UTC)
         parsed = datetime.fromisoformat(text)
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         raise BadRequest(f"{field}: '{text[:80]}' is not a timestamp (milliseconds or ISO-8601).") from None
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def check_name(name: str, field: str = "name") -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from litestar import Litestar, Response, get
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.server.iceberg import iceberg_router
 from nessie_ops.server.nessie import nessie_router
+from nessie_ops.server.parameters import Store
 from nessie_ops.server.paths import ASGIApp, SlashPaths
 from nessie_ops.server.problems import EXCEPTION_HANDLERS
 from nessie_ops.server.responses import json_response
@@ -20,7 +21,7 @@ MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is 
 
 
 @get("/health", sync_to_thread=True)
-def get_health(store: VersionStore, settings: Settings) -> Response[bytes]:
+def get_health(store: Store, settings: NamedDependency[Settings]) -> Response[bytes]:
     """200 when requests can be served: the store is read."""
     head = store.get_reference(store.default_branch)
     return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})

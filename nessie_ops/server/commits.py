@@ -9,12 +9,13 @@ from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceSpec, parse_hash_spec
 from nessie_ops.model.wire import LogPage
 from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, check_keys, read_body, read_commit, to_new_commit
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import get_absolute, get_body_hash, parse_ref
-from nessie_ops.versioning.versionstore import VersionStore
+from nessie_ops.versioning import VersionStore
 
 MAX_LOG_PAGE = 250  # commits; Nessie's limit
 
@@ -26,7 +27,7 @@ class _NextCommit(msgspec.Struct, frozen=True):
 
 
 @get("/trees/{ref:str}/history", sync_to_thread=True)
-def list_log(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def list_log(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     query, spec = Query(request), parse_ref(store, ref)
     query.refuse_filter()
     full, limit = query.choice("fetch", "MINIMAL", "ALL") == "ALL", query.limit(MAX_LOG_PAGE)
@@ -59,14 +60,14 @@ def _read_target(store: VersionStore, ref: str, action: str) -> tuple[str, Commi
 
 
 @post("/trees/{ref:str}/history/commit", status_code=200, sync_to_thread=True)
-def commit(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+def commit(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = _read_target(store, ref, "commit")
     meta, operations = read_commit(request, body)
     return json_response(store.commit(branch, expected, meta, operations))
 
 
 @post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)
-def merge(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = _read_target(store, ref, "merge")
     given = read_body(request, body, MergeIn)
     check_keys(mode.key for mode in given.key_merge_modes)

@@ -11,6 +11,7 @@ from nessie_ops.errors import BadRequest, ContentNotFound
 from nessie_ops.model import CommitHash, Content, ContentId, ContentKey, DiffEntry, Entry, ReferenceSpec
 from nessie_ops.model.wire import Contents, DiffPage, EntryPage, KeyedContent, SingleContent
 from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query, parse_key
@@ -76,7 +77,7 @@ def _next_token(keys: Iterable[ContentKey], limit: int, *at: CommitHash) -> str 
 
 
 @get("/trees/{ref:str}/entries", sync_to_thread=True)
-def list_entries(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     query, spec = Query(request), parse_ref(store, ref)
     start = _read_position(query, 1)
     effective = store.resolve(_pin(spec, start.at[0]) if start else spec)
@@ -111,7 +112,7 @@ def _load_entries(store: VersionStore, at: CommitHash, wanted: _Range, with_cont
 
 
 @get("/trees/{ref:str}/contents/{key:str}", sync_to_thread=True)
-def get_content(store: VersionStore, ref: str, key: str) -> Response[bytes]:
+def get_content(store: Store, ref: Segment, key: Segment) -> Response[bytes]:
     wanted = parse_key(restore(key))
     effective = store.resolve(parse_ref(store, ref))
     found = store.get_contents(effective.hash, [wanted])
@@ -121,7 +122,7 @@ def get_content(store: VersionStore, ref: str, key: str) -> Response[bytes]:
 
 
 @get("/trees/{ref:str}/contents", sync_to_thread=True)
-def list_contents(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def list_contents(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     keys = Query(request).keys("key")
     if not keys:
         raise BadRequest("key: at least one key must be given in the query.")
@@ -129,7 +130,7 @@ def list_contents(store: VersionStore, request: AnyRequest, ref: str) -> Respons
 
 
 @post("/trees/{ref:str}/contents", sync_to_thread=True)
-def find_contents(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+def find_contents(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     keys = read_body(request, body, KeysIn).requested_keys
     check_keys(keys)
     return _answer_contents(store, ref, keys)
@@ -143,7 +144,7 @@ def _answer_contents(store: VersionStore, ref: str, keys: Iterable[ContentKey]) 
 
 
 @get("/trees/{ref:str}/diff/{to_ref:str}", sync_to_thread=True)
-def diff(store: VersionStore, request: AnyRequest, ref: str, to_ref: str) -> Response[bytes]:
+def diff(store: Store, request: AnyRequest, ref: Segment, to_ref: Segment) -> Response[bytes]:
     query = Query(request)
     before_spec, after_spec = parse_ref(store, ref), parse_ref(store, to_ref)
     start = _read_position(query, 2)

@@ -7,15 +7,15 @@ from litestar import Response, Router, get
 from nessie_ops.model import NO_ANCESTOR
 from nessie_ops.model.wire import Config
 from nessie_ops.server import commits, contents, references
+from nessie_ops.server.parameters import Store
 from nessie_ops.server.responses import json_response
-from nessie_ops.versioning.versionstore import VersionStore
 
 API_VERSION = 2
 SPEC_VERSION = "2.2.0"  # from 2.2 on, clients send content keys in the escaped form
 
 
 @get("/config", sync_to_thread=True)
-def get_config(store: VersionStore) -> Response[bytes]:
+def get_config(store: Store) -> Response[bytes]:
     info = store.get_info()
     config = Config(
         default_branch=info.default_branch,

@@ -11,6 +11,7 @@ from nessie_ops.errors import BadRequest
 from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType, Tag
 from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, ReferencePage, SingleReference
 from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
@@ -60,7 +61,7 @@ def _add_metadata(store: VersionStore, reference: Reference, default: CommitHash
 
 
 @get("/trees", sync_to_thread=True)
-def list_references(store: VersionStore, request: AnyRequest) -> Response[bytes]:
+def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     query = Query(request)
     query.refuse_filter()
     full = query.choice("fetch", "MINIMAL", "ALL") == "ALL"
@@ -86,7 +87,7 @@ def _kind(reference: Reference) -> ReferenceType:
 
 
 @post("/trees", sync_to_thread=True)
-def create_reference(store: VersionStore, request: AnyRequest, body: bytes) -> Response[bytes]:
+def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[bytes]:
     query = Query(request)
     name, kind = query.text("name"), _read_type(query)
     if not name or not kind:
@@ -99,7 +100,7 @@ def create_reference(store: VersionStore, request: AnyRequest, body: bytes) -> R
 
 
 @get("/trees/{ref:str}", sync_to_thread=True)
-def get_reference(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def get_reference(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
     reference = store.get_reference(parse_plain_ref(store, ref))
     if not full:
@@ -109,7 +110,7 @@ def get_reference(store: VersionStore, request: AnyRequest, ref: str) -> Respons
 
 
 @put("/trees/{ref:str}", sync_to_thread=True)
-def assign_reference(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Assignment target must be a branch or a tag.")
@@ -122,7 +123,7 @@ def assign_reference(store: VersionStore, request: AnyRequest, ref: str, body: b
 
 
 @delete("/trees/{ref:str}", status_code=200, sync_to_thread=True)
-def delete_reference(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Reference to delete must be a branch or a tag.")
@@ -132,7 +133,7 @@ def delete_reference(store: VersionStore, request: AnyRequest, ref: str) -> Resp
 
 
 @put("/trees/{ref:str}/properties", sync_to_thread=True)
-def update_properties(store: VersionStore, request: AnyRequest, ref: str, body: bytes) -> Response[bytes]:
+def update_properties(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     """Set and remove properties; `name@hash` in the path makes the head a condition."""
     spec = parse_ref(store, ref)
     if spec.name is None:
@@ -144,7 +145,7 @@ def update_properties(store: VersionStore, request: AnyRequest, ref: str, body: 
 
 
 @get("/trees/{ref:str}/recent-changes", sync_to_thread=True)
-def get_recent_changes(store: VersionStore, request: AnyRequest, ref: str) -> Response[bytes]:
+def get_recent_changes(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     """Former heads of a reference, newest first, from the reference log."""
     scan = min(Query(request).integer("scan-commits") or 0, MAX_SCAN)
     reference = store.get_reference(parse_plain_ref(store, ref))
@@ -167,7 +168,7 @@ def _to_head(store: VersionStore, commit: CommitHash) -> RecentHead:
 
 
 @get("/reference-log", sync_to_thread=True)
-def list_moves(store: VersionStore, request: AnyRequest) -> Response[bytes]:
+def list_moves(store: Store, request: AnyRequest) -> Response[bytes]:
     """Changes of references after a sequence number (`after`), of one (`name`) or all."""
     query = Query(request)
     limit, after = query.limit(MAX_PAGE), query.integer("after") or 0

@@ -7,7 +7,7 @@ doubled fields are understood, the plural one wins.  Keys are valid when a funct
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -132,9 +132,16 @@ def to_new_commit(given: CommitMetaIn, request: AnyRequest, default_message: str
         authors=_names(given.authors, given.author) + _header_list(request, "nessie-commit-authors"),
         signed_off_by=_names(given.all_signed_off_by, given.signed_off_by)
         + _header_list(request, "nessie-commit-signedoffby"),
-        author_time=given.author_time,
+        author_time=_to_utc(given.author_time),
         properties=properties,
     )
+
+
+def _to_utc(time: datetime | None) -> datetime | None:
+    try:
+        return time and time.astimezone(UTC)
+    except OverflowError:  # in UTC it is before year 1 or after 9999: it could be stored, but not shown again
+        raise BadRequest(f"commitMeta.authorTime: {time} is out of range.") from None
 
 
 def _refuse_server_fields(given: CommitMetaIn) -> None:

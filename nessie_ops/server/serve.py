@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import uvicorn
@@ -14,6 +16,7 @@ from nessie_ops.server.paths import ASGIApp
 from nessie_ops.server.settings import Settings
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that a request never meets a closing one
+MAX_WORKERS = 32  # requests in work at once; more than cores, since writers wait for the database's lock
 GRACE_S = 30  # for requests in flight when the server is told to stop
 
 
@@ -44,6 +47,13 @@ def base_uri_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Server(uvicorn.Server):
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        workers = ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="nessie-ops-request")
+        asyncio.get_running_loop().set_default_executor(workers)
+        await super().serve(sockets)
+
+
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """A server for `app` that logs nothing but problems and touches no logging configuration."""
     config = uvicorn.Config(
@@ -58,7 +68,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def serve(settings: Settings) -> None:

@@ -1,0 +1,14 @@
+"""Types of the parameters that the framework fills in for handlers."""
+
+from __future__ import annotations
+
+from litestar.di import NamedDependency
+from litestar.params import FromPath, RawBody
+
+from nessie_ops.versioning import VersionStore
+
+Store = NamedDependency[VersionStore]
+Segment = FromPath[str]  # a path segment as `paths.restore` wants it
+Body = RawBody
+
+__all__ = ["Body", "Segment", "Store"]
