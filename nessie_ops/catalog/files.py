@@ -37,6 +37,13 @@ class MetadataFiles:
         cached = self._cache.get(location)
         if cached is not None:
             return bytes(cached)
+        data = self.read_foreign(location)
+        self._cache.put(location, data, len(data))
+        return data
+
+    def read_foreign(self, location: str) -> bytes:
+        """As `read`, for a file that no commit names yet: it may still be changed, so it is not cached."""
+        location = self.warehouse.check(location, "metadata-location")
         try:
             fs, path = fsspec.url_to_fs(location)
             raw: bytes = fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)
@@ -44,9 +51,7 @@ class MetadataFiles:
             raise MetadataUnavailable(f"The metadata file {location} does not exist.") from None
         except OSError as error:
             raise MetadataUnavailable(f"The metadata file {location} cannot be read: {error}") from error
-        data = _unpack(raw, location)
-        self._cache.put(location, data, len(data))
-        return data
+        return _unpack(raw, location)
 
     def write(self, location: str, data: bytes) -> None:
         """Create the file at `location`; gzip-compressed when its name says so.  MetadataUnavailable on failure."""

@@ -149,7 +149,7 @@ class Tables:
         elif not isinstance(existing, IcebergTable):
             raise NameTaken(f"A {kind_of(existing)} '{key}' exists already.")
         try:
-            raw = self._lake.files.read(location)
+            raw = self._lake.files.read_foreign(location)
         except MetadataUnavailable as error:
             raise BadRequest(f"metadata-location: {error.message}") from error
         metadata = parse_metadata(raw, location)
@@ -199,9 +199,9 @@ class Tables:
     def _plan_create(self, at: CommitHash, key: ContentKey, updates: Sequence[TableUpdate]) -> _Planned:
         """The end of a staged create: everything about the new table is in the updates."""
         location = self._lake.new_location(at, key, None)
-        metadata = create_from_updates(updates, MAX_FORMAT_VERSION, UUID(self._lake.new_id()))
+        metadata = create_from_updates(updates, MAX_FORMAT_VERSION, UUID(self._lake.new_id()), location)
         properties = table_properties(metadata.properties, self._lake.clock())
-        metadata = metadata.model_copy(update={"properties": properties, "location": metadata.location or location})
+        metadata = metadata.model_copy(update={"properties": properties})
         check_metadata(metadata, None, self._lake.files.warehouse)
         return self._plan(key, metadata, None, f"create table {key}")
 

@@ -18,6 +18,7 @@ from pyiceberg.table.update import (
     AssertCreate,
     AssertRefSnapshotId,
     AssignUUIDUpdate,
+    SetLocationUpdate,
     TableRequirement,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -96,9 +97,14 @@ def apply_updates(base: TableMetadata, location: str, updates: Sequence[TableUpd
     return with_current_v1_fields(_forget_snapshots(after))
 
 
-def create_from_updates(updates: Sequence[TableUpdate], format_version: int, table_uuid: UUID) -> TableMetadata:
-    """The metadata of a table that is made by updates alone, as in a staged create; BadRequest."""
-    defaults: list[TableUpdate] = []
+def create_from_updates(
+    updates: Sequence[TableUpdate], format_version: int, table_uuid: UUID, location: str
+) -> TableMetadata:
+    """The metadata of a table that is made by updates alone, as in a staged create; BadRequest.
+
+    Format version, UUID and location are defaults for what the updates leave out.
+    """
+    defaults: list[TableUpdate] = [SetLocationUpdate(location=location)]
     if not any(isinstance(update, UpgradeFormatVersionUpdate) for update in updates):
         defaults.append(UpgradeFormatVersionUpdate.model_validate({"format-version": format_version}))
     if not any(isinstance(update, AssignUUIDUpdate) for update in updates):

@@ -81,7 +81,7 @@ class Views:
         location = self._lake.files.warehouse.check(location, "metadata-location")
         self._lake.get_free_place(branch.hash, key)
         try:
-            raw = self._lake.files.read(location)
+            raw = self._lake.files.read_foreign(location)
             metadata: Json = msgspec.json.decode(raw, type=Json)
             apply_view_updates(metadata, (), now_ms=0)
             content = _content_of(metadata, location, UNSET)

@@ -50,8 +50,8 @@ class _Position(msgspec.Struct, frozen=True):
 
 def get_ref(request: AnyRequest, catalog: IcebergCatalog) -> str:
     """The reference specification in the path; BadRequest when it names another warehouse."""
-    path = {name: restore(str(value)) for name, value in request.path_params.items()}
-    ref, _, warehouse = path.get("prefix", "").replace(SEPARATOR, "/").partition("|")
+    path = {name: restore(str(value)).replace(SEPARATOR, "/") for name, value in request.path_params.items()}
+    ref, _, warehouse = path.get("prefix", "").partition("|")
     check_warehouse(warehouse, catalog)
     if ref in ("", "-"):
         ref = path.get("ref", "-")

@@ -1,0 +1,91 @@
+"""One server for these tests, and the clients that use it: raw HTTP, PyIceberg and Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyspark.sql import SparkSession
+
+from nessie_ops.client import NessieClient
+from nessie_ops.model import ReferenceType
+from nessie_ops.server.embedded import ensure_embedded
+from resources.spark import EnvironmentSpark
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tmp_path_factory.mktemp("iceberg-warehouse").as_uri()
+
+
+@pytest.fixture(scope="session")
+def base_uri(tmp_path_factory: pytest.TempPathFactory, warehouse: str) -> str:
+    """The root of a running server."""
+    return ensure_embedded(f"sqlite:///{tmp_path_factory.mktemp('iceberg-store')}/catalog.db", warehouse)
+
+
+@pytest.fixture(scope="session")
+def nessie(base_uri: str) -> Iterator[NessieClient]:
+    with NessieClient(base_uri) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def http(base_uri: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{base_uri}/iceberg") as client:
+        yield client
+
+
+@pytest.fixture(params=["main", "slash"])
+def ref(request: pytest.FixtureRequest, new_branch: Callable[[], str]) -> str:
+    """The name of a branch: the default one, and a new one whose name holds a slash."""
+    return "main" if request.param == "main" else new_branch()
+
+
+@pytest.fixture
+def new_branch(nessie: NessieClient) -> Callable[[], str]:
+    """A function that makes a branch with a slash in its name at the head of main."""
+
+    def create() -> str:
+        head = nessie.get_reference("main").hash
+        return nessie.create_reference(ReferenceType.BRANCH, f"run/{next(_numbers)}", head).name
+
+    return create
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A name that no other test uses."""
+    return f"db{next(_numbers)}"
+
+
+@pytest.fixture
+def connect(base_uri: str) -> Callable[[str], RestCatalog]:
+    """A function that opens PyIceberg's catalog on a reference."""
+
+    def open_catalog(ref: str) -> RestCatalog:
+        return RestCatalog("test", uri=f"{base_uri}/iceberg/{quote(ref, safe='')}")
+
+    return open_catalog
+
+
+@pytest.fixture
+def spark_on(base_uri: str) -> Callable[..., SparkSession]:
+    """A function that opens a Spark session whose catalog `lake` has the given properties."""
+
+    def open_session(**properties: str) -> SparkSession:
+        session = EnvironmentSpark().spark_session.newSession()
+        settings = {"type": "rest", "uri": f"{base_uri}/iceberg", "cache-enabled": "false", **properties}
+        session.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+        for name, value in settings.items():
+            session.conf.set(f"spark.sql.catalog.lake.{name}", value)
+        session.sql("USE lake")
+        return session
+
+    return open_session
