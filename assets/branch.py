@@ -22,5 +22,5 @@ def run_branch(context: dg.AssetExecutionContext, catalog: CatalogResource) -> d
     tags = {BRANCH_TAG: opened.name, BASE_TAG: opened.base}
     context.instance.add_run_tags(context.run.run_id, {**tags, **RETRY_TAGS})
     context.log.info(f"{'Resuming' if opened.resumed else 'Writing to'} {opened.name}, based on {opened.base[:12]}.")
-    metadata = {"nessie/commit": opened.head, "nessie/rebases": opened.rebases, "nessie/resumed": opened.resumed}
-    return dg.MaterializeResult(metadata={**tags, **metadata})
+    facts: dict[str, str | int] = {**tags, "nessie/commit": opened.head, "nessie/rebases": opened.rebases}
+    return dg.MaterializeResult(metadata={**facts, "nessie/resumed": opened.resumed})

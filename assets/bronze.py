@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets.branch import run_branch
 from assets.runs import branch_of, month_of
-from assets.tables import materialized, table_options
+from assets.tables import materialized, table_asset
 from assets.transforms.bronze import load_all, load_month
 from assets.transforms.tables import DELIVERED, Table
 from resources.catalog import CatalogResource
@@ -13,16 +13,16 @@ from resources.spark import SparkLake
 
 
 def _build(table: Table) -> dg.AssetsDefinition:
-    @dg.asset(**table_options(table, deps=[run_branch]))
+    @table_asset(table, [run_branch])
     def delivered(
         context: dg.AssetExecutionContext, catalog: CatalogResource, deliveries: Deliveries, lake: SparkLake
     ) -> dg.MaterializeResult:
         with lake.session(branch_of(context.run)) as spark:
             if table.monthly:
-                written = load_month(spark, table, deliveries.folder, month_of(context.run))
+                load_month(spark, table, deliveries.folder, month_of(context.run))
             else:
-                written = load_all(spark, table, deliveries.folder)
-            return materialized(context, catalog, spark, table, {"rows_written": written or 0})
+                load_all(spark, table, deliveries.folder)
+            return materialized(context, catalog, spark, table)
 
     return delivered
 

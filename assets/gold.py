@@ -3,14 +3,14 @@
 import dagster as dg
 
 from assets.runs import branch_of, key_of, month_of
-from assets.tables import materialized, table_options
+from assets.tables import materialized, table_asset
 from assets.transforms.gold import replace_airport_hourly, replace_carrier_delays
 from assets.transforms.tables import AIRLINES, AIRPORT_HOURLY, CARRIER_DELAYS, FLIGHTS_WEATHER
 from resources.catalog import CatalogResource
 from resources.spark import SparkLake
 
 
-@dg.asset(**table_options(CARRIER_DELAYS, deps=[key_of(FLIGHTS_WEATHER), key_of(AIRLINES)]))
+@table_asset(CARRIER_DELAYS, [key_of(FLIGHTS_WEATHER), key_of(AIRLINES)])
 def gold_carrier_delays(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
@@ -19,7 +19,7 @@ def gold_carrier_delays(
         return materialized(context, catalog, spark, CARRIER_DELAYS)
 
 
-@dg.asset(**table_options(AIRPORT_HOURLY, deps=[key_of(FLIGHTS_WEATHER)]))
+@table_asset(AIRPORT_HOURLY, [key_of(FLIGHTS_WEATHER)])
 def gold_airport_hourly(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:

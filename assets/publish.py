@@ -6,7 +6,8 @@ from assets import checks
 from assets.bronze import bronze_assets
 from assets.code_version import get_code_version
 from assets.gold import gold_assets
-from assets.run_branches import RebaseNeeded, publish as publish_branch, validate
+from assets.run_branches import RebaseNeeded, validate
+from assets.run_branches import publish as publish_branch
 from assets.runs import (
     REBASE_TAG,
     VALIDATED_TAG,

@@ -123,7 +123,7 @@ def ensure_namespaces(client: NessieClient, main: str, names: Iterable[str]) -> 
 def open_branch(
     client: NessieClient, main: str, name: str, namespaces: Iterable[str], clock: Clock = utc_now
 ) -> OpenBranch:
-    """The branch `name`: new at main's head, or as an earlier attempt left it, or moved to main's head after a conflict.
+    """The branch `name`: new at main's head, as an earlier attempt left it, or after a conflict moved to main's head.
 
     Opening lifts a quarantine, as it is what a person who re-executes the run asks for.
     """
@@ -155,14 +155,14 @@ def validate(client: NessieClient, name: str, evidence: Iterable[Evidence]) -> C
     stale = [item.label for item in evidence if not _same(client, item, branch.hash)]
     if stale:
         raise NotValidated(
-            f"Branch '{name}' changed after these checks read it: {', '.join(stale)}. Re-execute the run from the start."
+            f"Branch '{name}' changed after these checks read it: {', '.join(stale)}. Re-execute all steps of the run."
         )
     client.update_properties(name, {VALIDATED: branch.hash}, expected=branch.hash)
     return branch.hash
 
 
 def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validated: str | None = None) -> Published:
-    """Merge what was validated on `name` into `main` as one commit and delete the branch; done once however often called.
+    """Merge what was validated on `name` into `main` as one commit and delete the branch; once, however often called.
 
     `validated` is the validated hash as the caller remembers it: it identifies the commit on main when the branch is
     gone already.  NotValidated when there is nothing to vouch for the branch, RebaseNeeded when main changed the same
@@ -173,7 +173,9 @@ def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validat
     if branch is None:
         done = find_published(client, main, name, validated) if validated else None
         if done is None:
-            raise NotValidated(f"Branch '{name}' is gone and '{main}' has no commit of it; re-execute all steps of the run.")
+            raise NotValidated(
+                f"Branch '{name}' is gone and '{main}' has no commit of it; re-execute all steps of the run."
+            )
         return Published(done, already=True)
     commit = _check_mergeable(branch)
     done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))

@@ -3,14 +3,14 @@
 import dagster as dg
 
 from assets.runs import branch_of, key_of, month_of
-from assets.tables import materialized, table_options
+from assets.tables import materialized, table_asset
 from assets.transforms.silver import replace_flights_weather, upsert_flights
 from assets.transforms.tables import AIRPORTS, CLEAN_FLIGHTS, FLIGHTS, FLIGHTS_WEATHER, WEATHER
 from resources.catalog import CatalogResource
 from resources.spark import SparkLake
 
 
-@dg.asset(**table_options(CLEAN_FLIGHTS, deps=[key_of(FLIGHTS), key_of(AIRPORTS)]))
+@table_asset(CLEAN_FLIGHTS, [key_of(FLIGHTS), key_of(AIRPORTS)])
 def silver_flights(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
@@ -19,7 +19,7 @@ def silver_flights(
         return materialized(context, catalog, spark, CLEAN_FLIGHTS)
 
 
-@dg.asset(**table_options(FLIGHTS_WEATHER, deps=[key_of(CLEAN_FLIGHTS), key_of(WEATHER)]))
+@table_asset(FLIGHTS_WEATHER, [key_of(CLEAN_FLIGHTS), key_of(WEATHER)])
 def silver_flights_weather(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:

@@ -1,6 +1,6 @@
 """What the assets of tables have in common: their partitions, their group and what they say after a write."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
@@ -16,17 +16,19 @@ months = dg.MonthlyPartitionsDefinition(start_date=FIRST, end_date="2014-01", fm
 assert months.get_last_partition_key() == LAST  # the end is exclusive
 
 
-def table_options(table: Table, deps: list[Any]) -> dict[str, Any]:
-    """The arguments of `dg.asset` for the asset of `table`."""
-    return {
-        "key": key_of(table),
-        "deps": deps,
-        "group_name": table.name.split(".")[0],
-        "kinds": {"spark", "iceberg"},
-        "partitions_def": months if table.monthly else None,
-        "metadata": {"dagster/relation_identifier": f"lake.{table.name}"},
-        "description": f"{table.name}, one row per {', '.join(table.key)}.",
-    }
+def table_asset(
+    table: Table, deps: Sequence[dg.AssetKey | dg.AssetsDefinition]
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """`dg.asset` for the asset of `table`."""
+    return dg.asset(
+        key=key_of(table),
+        deps=deps,
+        group_name=table.name.split(".")[0],
+        kinds={"spark", "iceberg"},
+        partitions_def=months if table.monthly else None,
+        metadata={"dagster/relation_identifier": f"lake.{table.name}"},
+        description=f"{table.name}, one row per {', '.join(table.key)}.",
+    )
 
 
 def materialized(
@@ -34,7 +36,6 @@ def materialized(
     catalog: CatalogResource,
     spark: SparkSession,
     table: Table,
-    extra: Mapping[str, Any] | None = None,
 ) -> dg.MaterializeResult:
     """The result of a write: the branch's commit, the table's snapshot and its rows, in all and of the month."""
     branch, key = branch_of(context.run), content_key_of(table)
@@ -42,9 +43,8 @@ def materialized(
     content = catalog.client.get_contents(head, [key])[key]
     assert isinstance(content, IcebergTable)
     metadata = {"nessie/branch": branch, "nessie/commit": head, "iceberg/snapshot_id": str(content.snapshot_id)}
-    return dg.MaterializeResult(
-        metadata={**metadata, **_counts(spark, table, month_of(context.run) if table.monthly else None), **(extra or {})}
-    )
+    counts = _counts(spark, table, month_of(context.run) if table.monthly else None)
+    return dg.MaterializeResult(metadata={**metadata, **counts})
 
 
 def _counts(spark: SparkSession, table: Table, month: Month | None) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Composition root of Dagster: all assets, checks, jobs, schedules, sensors and resources, as workspace.yaml loads them.
+"""Composition root of Dagster: the assets, checks, jobs, schedules, sensors and resources that workspace.yaml loads.
 
 Nothing is opened here: servers, Spark and files are found when a run uses them.
 """

@@ -25,7 +25,7 @@ retention: {sensor: {purge_after_days: 7}, schedule: {purge_after_days: 90}}
 
 
 def prepare_instance(home: Path) -> Path:
-    """The DAGSTER_HOME of `home`, with settings where it has none; set in the environment for processes started here."""
+    """The DAGSTER_HOME of `home`, with settings where it had none; put into the environment for processes from here."""
     folder = dagster_home(create_home(home))
     settings = folder / "dagster.yaml"
     if not settings.exists():

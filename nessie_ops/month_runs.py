@@ -7,7 +7,7 @@ next one to drive finds that and ends it.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -18,7 +18,6 @@ from dagster._core.definitions.reconstruct import ReconstructableJob, Reconstruc
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.storage.tags import PARTITION_NAME_TAG
-
 
 from assets.run_branches import MAX_REBASES, find_published
 from assets.runs import REBASE_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
@@ -150,7 +149,7 @@ def _job() -> ReconstructableJob:
     return repository.get_reconstructable_job(load_month.name)
 
 
-def _quiet(config: dict[str, object]) -> dict[str, object]:
+def _quiet(config: Mapping[str, object]) -> dict[str, object]:
     # The events are in the instance's log and shown by whoever drives; the console would repeat each of them.
     return {**config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 

@@ -1,4 +1,4 @@
-"""How runs end: a run that failed or was cancelled, and is not retried, leaves its branch quarantined with the reason."""
+"""How runs end: one that failed or was cancelled, and is not retried, leaves its branch quarantined with the reason."""
 
 from __future__ import annotations
 

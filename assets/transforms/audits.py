@@ -61,9 +61,7 @@ def run_audits(spark: SparkSession, audits: Sequence[Audit]) -> list[Finding]:
     counts = ", ".join(f"(SELECT count(*) FROM ({audit.bad})) AS c{n}" for n, audit in enumerate(audits))
     row = spark.sql(f"SELECT {counts}").first()
     assert row is not None  # an aggregate has a row
-    return [
-        _with_sample(spark, audit, row[n]) if row[n] else Finding(audit, 0) for n, audit in enumerate(audits)
-    ]
+    return [_with_sample(spark, audit, row[n]) if row[n] else Finding(audit, 0) for n, audit in enumerate(audits)]
 
 
 def _with_sample(spark: SparkSession, audit: Audit, bad_rows: int) -> Finding:

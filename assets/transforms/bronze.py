@@ -19,27 +19,24 @@ if TYPE_CHECKING:
 FINGERPRINT = "nessie-ops.delivery-sha256"  # table property
 
 
-def load_month(spark: SparkSession, table: Table, source: Path, month: Month) -> int:
-    """Make the partition `month` of `table` hold exactly what is delivered; the rows written."""
-    rows = read_delivery(source, table, month)
+def load_month(spark: SparkSession, table: Table, source: Path, month: Month) -> None:
+    """Make the partition `month` of `table` hold exactly what is delivered."""
     create_table(spark, table)
-    spark.createDataFrame(rows).createOrReplaceTempView("delivery")
+    spark.createDataFrame(read_delivery(source, table, month)).createOrReplaceTempView("delivery")
     replace_month(spark, table, month, "SELECT * FROM delivery")
-    return int(rows.num_rows)
 
 
-def load_all(spark: SparkSession, table: Table, source: Path) -> int | None:
-    """Make `table` hold exactly what is delivered; the rows written, None when it held them already."""
+def load_all(spark: SparkSession, table: Table, source: Path) -> bool:
+    """Make `table` hold exactly what is delivered; False when it held that already and was not written."""
     delivered = fingerprint(source, table)
     create_table(spark, table)
     if _property(spark, table, FINGERPRINT) == delivered:
-        return None
-    rows = read_delivery(source, table)
-    spark.createDataFrame(rows).createOrReplaceTempView("delivery")
+        return False
+    spark.createDataFrame(read_delivery(source, table)).createOrReplaceTempView("delivery")
     spark.sql(f"INSERT OVERWRITE {table.name} SELECT * FROM delivery")
     # Last, so that a killed load is not taken for a finished one.
     spark.sql(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{FINGERPRINT}'='{delivered}')")
-    return int(rows.num_rows)
+    return True
 
 
 def replace_month(spark: SparkSession, table: Table, month: Month, query: str) -> None:

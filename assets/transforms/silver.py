@@ -69,13 +69,13 @@ FROM due"""
 
 
 def replace_flights_weather(spark: SparkSession, month: Month) -> None:
-    """Make `month` of silver.flights_weather hold each flight of silver.flights once, with its weather where observed."""
+    """Make `month` of silver.flights_weather hold each flight of silver.flights once, with the weather observed."""
     create_table(spark, FLIGHTS_WEATHER)
     replace_month(spark, FLIGHTS_WEATHER, month, flights_weather(month))
 
 
 def flights_weather(month: Month) -> str:
-    """The query of `month`'s flights with weather; `rough` is rain or snow, visibility below 3 miles, or a strong wind."""
+    """The query of `month`'s flights with weather; `rough` is rain or snow, sight below 3 miles, or a strong wind."""
     keys = ", ".join(f"f.{name}" for name in FLIGHTS_WEATHER.key)
     return f"""
 SELECT {keys}, f.hour, f.time_hour, cancelled, diverted, dep_delay_min, arr_delay_min, w.origin IS NOT NULL AS observed,
@@ -93,6 +93,6 @@ def _clock(midnight: str, hhmm: str) -> str:
 
 
 def _next(midnight: str, hhmm: str, after: str) -> str:
-    """SQL: the first time after the instant `after` when clocks at the destination show `hhmm`, not before `midnight`."""
+    """SQL: the first time from `midnight` on, and after `after`, when clocks at the destination show `hhmm`."""
     today = _clock(midnight, hhmm)
     return f"IF(to_utc_timestamp({today}, dest_zone) <= {after}, timestampadd(DAY, 1, {today}), {today})"

@@ -16,7 +16,7 @@ NAMESPACES = ("bronze", "silver", "gold")
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `columns` as SQL text `name TYPE, ...`; `key` identifies a row; monthly ones are partitioned by month."""
+    """A table: `columns` is SQL text `name TYPE, ...`; `key` identifies a row; monthly ones have month partitions."""
 
     name: str
     columns: str
@@ -112,7 +112,4 @@ AIRPORT_HOURLY = Table(
 )
 
 DELIVERED = (FLIGHTS, WEATHER, PLANES, AIRPORTS, AIRLINES)
-TABLES = {
-    table.name: table
-    for table in (*DELIVERED, CLEAN_FLIGHTS, FLIGHTS_WEATHER, CARRIER_DELAYS, AIRPORT_HOURLY)
-}
+TABLES = {table.name: table for table in (*DELIVERED, CLEAN_FLIGHTS, FLIGHTS_WEATHER, CARRIER_DELAYS, AIRPORT_HOURLY)}
