@@ -71,8 +71,8 @@ def test_the_linter_finds_nothing() -> None:
         ("a.py", "x = 1\n"),
         ("a.py", '"""Doc."""\n' + "\n" * MAX_FILE_LINES),
         ("a.py", '"""Doc."""\ndef f():\n' + "    pass\n" * MAX_FUNCTION_LINES),
-        ("a.py", '"""Doc."""\n# TO' "DO later\n"),
-        ("test_a.py", '"""Doc."""\n@pytest.mark.sk' "ip\ndef test_a(): ...\n"),
+        ("a.py", '"""Doc."""\n# TODO later\n'),
+        ("test_a.py", '"""Doc."""\n@pytest.mark.skip\ndef test_a(): ...\n'),
         ("helpers.py", '"""Doc."""\ndef test_a(): ...\n'),
     ],
 )
