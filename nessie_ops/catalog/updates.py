@@ -94,7 +94,7 @@ def apply_updates(base: TableMetadata, location: str, updates: Sequence[TableUpd
     after = _update(base, resolved, metadata_location=location)
     if not after.metadata_log or after.metadata_log[-1].metadata_file != location:
         return None  # the log grows with every change
-    return with_current_v1_fields(_forget_snapshots(after))
+    return with_current_v1_fields(_forget_snapshots(base, after))
 
 
 def create_from_updates(
@@ -122,12 +122,17 @@ def _update(base: TableMetadata, updates: tuple[TableUpdate, ...], **options: An
         raise BadRequest(f"updates: {first_line(error)}") from error
 
 
-def _forget_snapshots(after: TableMetadata) -> TableMetadata:
+def _forget_snapshots(before: TableMetadata, after: TableMetadata) -> TableMetadata:
     """What Iceberg drops with a snapshot and PyIceberg 0.12 keeps.
 
-    The snapshot log must have no gap: a table as of a time is looked up in it.
+    The snapshot log must have no gap, since a table as of a time is looked up in it: without the entry
+    of a snapshot that is gone, an older one would answer for its time.
     """
     known = {snapshot.snapshot_id for snapshot in after.snapshots}
-    gap = max((i for i, entry in enumerate(after.snapshot_log) if entry.snapshot_id not in known), default=-1)
-    statistics = [item for item in after.partition_statistics if item.snapshot_id in known]
-    return after.model_copy(update={"snapshot_log": after.snapshot_log[gap + 1 :], "partition_statistics": statistics})
+    gone = {snapshot.snapshot_id for snapshot in before.snapshots} - known
+    if not gone:
+        return after
+    gap = max((i for i, entry in enumerate(before.snapshot_log) if entry.snapshot_id in gone), default=-1)
+    survivors = sum(entry.snapshot_id not in gone for entry in before.snapshot_log[: gap + 1])
+    statistics = [item for item in after.partition_statistics if item.snapshot_id not in gone]
+    return after.model_copy(update={"snapshot_log": after.snapshot_log[survivors:], "partition_statistics": statistics})

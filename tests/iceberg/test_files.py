@@ -1,0 +1,115 @@
+"""Metadata files: written once and durably, read through a bounded cache, on local and other file systems."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from nessie_ops.catalog import files as files_module
+from nessie_ops.catalog.files import MetadataFiles
+from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.errors import BadRequest, MetadataUnavailable
+
+
+@pytest.fixture(params=["file", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> MetadataFiles:
+    """On the local disk, and on a file system that is reached through fsspec alone."""
+    url = tmp_path.as_uri() if request.param == "file" else f"memory://bucket/{tmp_path.name}"
+    return MetadataFiles(Warehouse(url))
+
+
+@pytest.fixture
+def location(files: MetadataFiles) -> str:
+    return f"{files.warehouse.location}/db/t/metadata/00000-a.metadata.json"
+
+
+def stored(location: str) -> bytes:
+    fs, path = fsspec.url_to_fs(location)
+    content: bytes = fs.cat_file(path)
+    return content
+
+
+def test_round_trip(files: MetadataFiles, location: str) -> None:
+    files.write(location, b"{}")
+    assert files.read(location) == b"{}"
+    assert stored(location) == b"{}"
+    assert MetadataFiles(files.warehouse).read(location) == b"{}"
+
+
+def test_compressed(files: MetadataFiles) -> None:
+    location = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
+    files.write(location, b"{}" * 1000)
+    assert len(stored(location)) < 200
+    assert MetadataFiles(files.warehouse).read(location) == b"{}" * 1000
+
+
+def test_never_overwritten(files: MetadataFiles, location: str) -> None:
+    files.write(location, b"first")
+    with pytest.raises(MetadataUnavailable):
+        files.write(location, b"second")
+    assert stored(location) == b"first"
+
+
+def test_missing(files: MetadataFiles, location: str) -> None:
+    with pytest.raises(MetadataUnavailable, match="does not exist"):
+        files.read(location)
+
+
+def test_discard(files: MetadataFiles, location: str) -> None:
+    files.write(location, b"{}")
+    files.discard(location)
+    with pytest.raises(FileNotFoundError):
+        stored(location)
+    files.discard(location)  # what is gone is no error
+
+
+def test_only_in_the_warehouse(files: MetadataFiles) -> None:
+    for outside in ("/etc/passwd", f"{files.warehouse.location}/../x", "http://example.org/x"):
+        with pytest.raises(BadRequest, match="metadata-location"):
+            files.read(outside)
+        with pytest.raises(BadRequest, match="metadata-location"):
+            files.write(outside, b"")
+
+
+def test_a_second_read_needs_no_file(files: MetadataFiles, location: str) -> None:
+    files.write(location, b"{}")
+    other = MetadataFiles(files.warehouse)
+    other.read(location)
+    other.discard(location)
+    assert other.read(location) == b"{}"
+    with pytest.raises(MetadataUnavailable):
+        other.read_foreign(location)
+
+
+def test_the_cache_is_bounded(files: MetadataFiles, location: str) -> None:
+    small = MetadataFiles(files.warehouse, cache_bytes=1000)
+    small.write(location, b"x" * 2000)
+    small.discard(location)
+    with pytest.raises(MetadataUnavailable):
+        small.read(location)
+
+
+def test_too_long(files: MetadataFiles, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "MAX_METADATA_BYTES", 100)
+    packed = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
+    for place in (location, packed):
+        files.write(place, b"x" * 101)
+        with pytest.raises(MetadataUnavailable, match="longer than 100 bytes"):
+            files.read_foreign(place)
+
+
+def test_durable_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and every folder entry that leads to it are synced: the file first, its folder after it."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def observed(handle: int) -> None:
+        synced.append(os.path.realpath(f"/dev/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", observed)
+    MetadataFiles(Warehouse(tmp_path.as_uri())).write(f"{tmp_path}/db/t/a.json", b"{}")
+    assert synced == [str(tmp_path / name) for name in ("", "db", "db/t/a.json", "db/t")]

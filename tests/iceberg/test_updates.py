@@ -1,0 +1,256 @@
+"""Updates of table metadata: ids are the catalog's to give, and what is the same is stored once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+import pytest
+from pyiceberg.table.metadata import TableMetadata
+
+from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.catalog.metadata import (
+    check_metadata,
+    metadata_location,
+    new_metadata,
+    parse_metadata,
+    serialize_metadata,
+)
+from nessie_ops.catalog.requests import CreateTable
+from nessie_ops.catalog.updates import apply_updates, check_requirements, parse_requirements, parse_updates
+from nessie_ops.errors import BadRequest, CommitFailed
+
+Json = dict[str, Any]
+LOCATION = "file:///wh/db/t"
+FILE = f"{LOCATION}/metadata/00000-a.metadata.json"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UUID_1 = UUID(int=1)
+
+
+def field(number: int, name: str, kind: str = "long") -> Json:
+    return {"id": number, "name": name, "required": False, "type": kind}
+
+
+def schema(*fields: Json, **extra: Any) -> Json:
+    return {"type": "struct", "fields": list(fields), **extra}
+
+
+def new(version: str = "2") -> TableMetadata:
+    request = CreateTable(
+        name="t", schema=schema(field(1, "id"), field(2, "day", "date")), properties={"format-version": version}
+    )
+    return new_metadata(request, LOCATION, UUID_1, NOW)
+
+
+def after(base: TableMetadata, *updates: Json) -> TableMetadata:
+    changed = apply_updates(base, FILE, parse_updates(updates))
+    assert changed is not None
+    return parse_metadata(serialize_metadata(changed), FILE)  # what clients will read
+
+
+def snapshot(number: int, parent: int | None = None, **extra: Any) -> Json:
+    body = {
+        "snapshot-id": number,
+        "sequence-number": number,
+        "timestamp-ms": 1_800_000_000_000 + number,
+        "manifest-list": f"{LOCATION}/metadata/snap-{number}.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+        **extra,
+    }
+    return {"action": "add-snapshot", "snapshot": body if parent is None else {**body, "parent-snapshot-id": parent}}
+
+
+def point(name: str, number: int, kind: str = "branch") -> Json:
+    return {"action": "set-snapshot-ref", "ref-name": name, "type": kind, "snapshot-id": number}
+
+
+def with_snapshots(count: int) -> TableMetadata:
+    table = new()
+    for number in range(1, count + 1):
+        table = after(table, snapshot(number, number - 1 or None), point("main", number))
+    return table
+
+
+class TestSchemas:
+    def test_id_is_given_by_the_catalog(self) -> None:
+        wider = schema(field(1, "id"), field(2, "day", "date"), field(3, "x"), **{"schema-id": 77})
+        set_it = {"action": "set-current-schema", "schema-id": 77}
+        table = after(new(), {"action": "add-schema", "schema": wider}, set_it)
+        assert [s.schema_id for s in table.schemas] == [0, 1]
+        assert table.current_schema_id == 1
+        assert table.last_column_id == 3
+
+    def test_an_equal_schema_is_used_again(self) -> None:
+        add = {"action": "add-schema", "schema": schema(field(1, "id"), field(3, "x"), **{"schema-id": 0})}
+        use = {"action": "set-current-schema", "schema-id": -1}
+        table = after(new(), add, use)
+        assert (len(table.schemas), table.current_schema_id) == (2, 1)
+        back = {"action": "add-schema", "schema": schema(field(1, "id"), field(2, "day", "date"), **{"schema-id": 9})}
+        again = after(table, back, use)
+        assert (len(again.schemas), again.current_schema_id) == (2, 0)
+
+    def test_a_snapshot_keeps_the_schema_that_it_was_written_with(self) -> None:
+        add = {"action": "add-schema", "schema": schema(field(1, "id"), field(3, "x"), **{"schema-id": 5})}
+        table = after(new(), add, snapshot(1, **{"schema-id": 5}), point("main", 1))
+        assert table.snapshots[0].schema_id == 1
+
+    def test_identifier_fields_make_a_difference(self) -> None:
+        base = new()
+        required = [{**field(1, "id"), "required": True}, field(2, "day", "date")]
+        one = after(base, {"action": "add-schema", "schema": schema(*required)})
+        two = after(one, {"action": "add-schema", "schema": schema(*required, **{"identifier-field-ids": [1]})})
+        assert len(two.schemas) == 3
+
+
+class TestSpecsAndOrders:
+    DAY: ClassVar[Json] = {"source-id": 2, "transform": "day", "name": "day_part"}
+    MONTH: ClassVar[Json] = {"source-id": 2, "transform": "month", "name": "month_part"}
+    USE: ClassVar[Json] = {"action": "set-default-spec", "spec-id": -1}
+
+    def add(self, *fields: Json, **extra: int) -> Json:
+        return {"action": "add-spec", "spec": {"fields": list(fields), **extra}}
+
+    def test_field_ids_are_given_and_kept(self) -> None:
+        table = after(new(), self.add(self.DAY), self.USE)
+        table = after(table, self.add(self.MONTH), self.USE)
+        table = after(table, self.add(self.MONTH, self.DAY), self.USE)
+        assert [[f.field_id for f in spec.fields] for spec in table.partition_specs] == [
+            [],
+            [1000],
+            [1001],
+            [1001, 1000],
+        ]
+        assert (table.default_spec_id, table.last_partition_id) == (3, 1001)
+
+    def test_an_equal_spec_is_used_again(self) -> None:
+        table = after(new(), self.add({**self.DAY, "field-id": 1000}, **{"spec-id": 44}), self.USE)
+        table = after(table, self.add(**{"spec-id": 0}), self.USE)
+        assert (table.default_spec_id, len(table.partition_specs)) == (0, 2)
+        table = after(table, self.add({**self.DAY, "field-id": 1000}), self.USE)
+        assert (table.default_spec_id, len(table.partition_specs)) == (1, 2)
+
+    def test_orders(self) -> None:
+        by_id = {"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
+        use = {"action": "set-default-sort-order", "sort-order-id": -1}
+
+        def add(*fields: Json) -> Json:
+            return {"action": "add-sort-order", "sort-order": {"order-id": 7, "fields": list(fields)}}
+
+        table = after(new(), add(by_id), use)
+        assert table.default_sort_order_id == 1
+        table = after(table, add(), use)
+        assert table.default_sort_order_id == 0
+        table = after(table, add(by_id), use)
+        assert (table.default_sort_order_id, len(table.sort_orders)) == (1, 2)
+
+    def test_a_spec_without_source_is_refused(self) -> None:
+        with pytest.raises(BadRequest):
+            after(new(), self.add({**self.DAY, "source-id": 99}), self.USE)
+
+
+class TestSnapshots:
+    def test_log_and_refs(self) -> None:
+        table = with_snapshots(3)
+        assert table.current_snapshot_id == 3
+        assert [entry.snapshot_id for entry in table.snapshot_log] == [1, 2, 3]
+        assert table.last_sequence_number == 3
+
+    def test_outdated_is_a_conflict(self) -> None:
+        with pytest.raises(CommitFailed, match="sequence number 2"):
+            after(with_snapshots(2), snapshot(2, 1, **{"snapshot-id": 9}))
+
+    def test_expired_snapshots_leave_no_gap(self) -> None:
+        table = after(with_snapshots(4), {"action": "remove-snapshots", "snapshot-ids": [2, 99]})
+        assert [s.snapshot_id for s in table.snapshots] == [1, 3, 4]
+        assert [entry.snapshot_id for entry in table.snapshot_log] == [3, 4]  # 1 would answer for the time of 2
+
+    def test_expired_statistics_go_with_their_snapshot(self) -> None:
+        file = {"statistics-path": f"{LOCATION}/s.puffin", "file-size-in-bytes": 1, "snapshot-id": 1}
+        partition = {"action": "set-partition-statistics", "partition-statistics": file}
+        table = after(with_snapshots(2), partition)
+        assert len(table.partition_statistics) == 1
+        assert after(table, {"action": "remove-snapshots", "snapshot-ids": [1]}).partition_statistics == []
+
+    @pytest.mark.parametrize(
+        "update",
+        [
+            {"action": "remove-snapshots", "snapshot-ids": [5]},
+            {"action": "remove-properties", "removals": ["never"]},
+            {"action": "remove-statistics", "snapshot-id": 5},
+            {"action": "remove-partition-statistics", "snapshot-id": 5},
+            {"action": "remove-snapshot-ref", "ref-name": "never"},
+            {"action": "set-current-schema", "schema-id": 0},
+            {"action": "assign-uuid", "uuid": str(UUID_1)},
+            {"action": "upgrade-format-version", "format-version": 2},
+        ],
+    )
+    def test_what_is_so_already_changes_nothing(self, update: Json) -> None:
+        assert apply_updates(new(), FILE, parse_updates([update])) is None
+
+    def test_set_then_removed(self) -> None:
+        set_it = {"action": "set-properties", "updates": {"a": "1"}}
+        table = after(new(), set_it, {"action": "remove-properties", "removals": ["a", "a", "b"]})
+        assert "a" not in table.properties
+
+
+class TestRequirements:
+    def check(self, table: TableMetadata | None, **requirement: Any) -> None:
+        names = {name.replace("_", "-"): value for name, value in requirement.items()}
+        check_requirements(parse_requirements([names]), table, "db.t")
+
+    def test_refs(self) -> None:
+        empty, table = new(), with_snapshots(1)
+        self.check(empty, type="assert-ref-snapshot-id", ref="main", snapshot_id=None)
+        self.check(empty, type="assert-ref-snapshot-id", ref="audit")
+        self.check(table, type="assert-ref-snapshot-id", ref="main", snapshot_id=1)
+        for ref, number in (("main", None), ("main", 2), ("audit", 1)):
+            with pytest.raises(CommitFailed, match=f"'{ref}' has changed"):
+                self.check(table, type="assert-ref-snapshot-id", ref=ref, snapshot_id=number)
+
+    def test_create(self) -> None:
+        self.check(None, type="assert-create")
+        with pytest.raises(CommitFailed, match=r"db\.t"):
+            self.check(new(), type="assert-create")
+        with pytest.raises(CommitFailed, match=r"db\.t"):
+            self.check(None, type="assert-table-uuid", uuid=str(UUID_1))
+
+
+class TestFormat:
+    def test_version_1_keeps_its_own_fields_current(self) -> None:
+        use = {"action": "set-current-schema", "schema-id": -1}
+        add = {"action": "add-schema", "schema": schema(field(1, "id"), field(3, "x"))}
+        changed = apply_updates(new("1"), FILE, parse_updates([add, use]))
+        assert changed is not None
+        raw = changed.model_dump(mode="json")
+        assert [f["name"] for f in raw["schema"]["fields"]] == ["id", "x"]
+        upgraded = after(new("1"), {"action": "upgrade-format-version", "format-version": 2})
+        assert upgraded.format_version == 2
+
+    def test_the_log_names_the_file_before(self) -> None:
+        table = after(new(), {"action": "set-properties", "updates": {"a": "1"}})
+        assert [entry.metadata_file for entry in table.metadata_log] == [FILE]
+
+    @pytest.mark.parametrize(
+        ("previous", "number"),
+        [
+            (None, "00000"),
+            (FILE, "00001"),
+            ("s3://b/t/00099-x.metadata.json", "00100"),
+            ("/t/v7.metadata.json", "00000"),
+        ],
+    )
+    def test_file_numbers(self, previous: str | None, number: str) -> None:
+        assert metadata_location("/t/metadata", previous, "u") == f"/t/metadata/{number}-u.metadata.json"
+
+    def test_a_table_from_elsewhere_can_be_changed(self) -> None:
+        """Only what a change itself makes unsafe is refused."""
+        warehouse = Warehouse("file:///other")
+        unsafe = new().model_copy(update={"properties": {}})
+        check_metadata(unsafe.model_copy(update={"properties": {"a": "1"}}), unsafe, warehouse)
+        with pytest.raises(BadRequest, match="location"):
+            check_metadata(unsafe, None, warehouse)
+        with pytest.raises(BadRequest, match="delete-after-commit"):
+            worse = {"write.metadata.delete-after-commit.enabled": "TRUE"}
+            check_metadata(unsafe.model_copy(update={"properties": worse}), unsafe, warehouse)
