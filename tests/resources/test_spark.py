@@ -83,15 +83,16 @@ def test_a_session_outside_of_the_main_thread(lake: SparkLake) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_request_to_stop_ends_the_query_and_not_spark(
-    lake: SparkLake, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_to_stop_ends_the_query_and_not_spark(lake: SparkLake, number: signal.Signals) -> None:
     reached: list[int] = []
     before = signal.signal(number, lambda got, _frame: reached.append(got))
     try:
-        with pytest.raises(dg.DagsterExecutionInterruptedError) as ended, lake.session("main") as spark:
-            with stop_once_working(spark, number):
-                spark.sql(ENDLESS).collect()
+        with (
+            pytest.raises(dg.DagsterExecutionInterruptedError) as ended,
+            lake.session("main") as spark,
+            stop_once_working(spark, number),
+        ):
+            spark.sql(ENDLESS).collect()
         assert "SPARK_JOB_CANCELLED" in str(ended.value.__cause__)
         assert reached == []
         assert spark.sql("SELECT 1").collect() == [(1,)]

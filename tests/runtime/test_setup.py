@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+NEEDED = "setup: Python 3.11, 3.12 or 3.13 is needed"
+
+
 @pytest.mark.parametrize(
     ("answers", "line"),
     [
-        ("exit 127", "setup: Python 3.11, 3.12 or 3.13 is needed ({python} does not run); name one with: "),
-        (
-            'case "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac',
-            "setup: Python 3.11, 3.12 or 3.13 is needed (Python 3.9.2); ",
-        ),
+        ("exit 127", f"{NEEDED} ({{python}} does not run); name one with: "),
+        ('case "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac', f"{NEEDED} (Python 3.9.2); name one with: "),
         ('case "$*" in *ensurepip*) exit 1;; esac', "setup: {python} has no venv module; install it "),
     ],
 )
