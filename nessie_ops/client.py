@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -54,6 +54,7 @@ from nessie_ops.model import (
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
 PAGE = 1_000  # rows of one request; keys of one lookup
 IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
+_LOOK = "It may have been done: look before repeating it."
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BY_CODE: dict[str, type[NessieOpsError]] = {
     kind.error_code: kind
@@ -86,15 +87,18 @@ class NessieClient:
     def __init__(self, base_uri: str, *, connect_timeout_s: float = 5.0, read_timeout_s: float = 120.0) -> None:
         """`base_uri` is the server's root, such as `http://127.0.0.1:19120`; nothing is sent yet."""
         base = base_uri.rstrip("/").removesuffix("/api/v2")
-        parts = urlsplit(base)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = httpx.URL(base)
+        except httpx.InvalidURL as error:
+            raise BadRequest(f"uri: '{base_uri[:200]}' is not a URL: {error}.") from None
+        if parts.scheme not in ("http", "https") or not parts.host:
             raise BadRequest(f"uri: '{base_uri[:200]}' is not an http or https URL.")
         self.base_uri = base
         self._http = httpx.Client(
             headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
-            trust_env=parts.hostname not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself
+            trust_env=parts.host not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself
         )
 
     def close(self) -> None:
@@ -307,14 +311,14 @@ class NessieClient:
         try:
             return msgspec.json.decode(response.content, type=type)
         except msgspec.MsgspecError as error:
-            kind = OutcomeUnknown if is_write else NessieOpsError
-            raise kind(f"{lost}: the answer cannot be read ({error}); is it a nessie-ops server?") from error
+            text = f"{lost}: the answer cannot be read ({error}); is it a nessie-ops server?"
+            raise OutcomeUnknown(f"{text} {_LOOK}") if is_write else NessieOpsError(text) from error
 
 
 def _to_network_error(error: httpx.TransportError, what: str, is_write: bool) -> NessieOpsError:
     text = str(error) or type(error).__name__
     if is_write and not isinstance(error, _UNSENT):
-        return OutcomeUnknown(f"{what}: the answer was lost ({text}). It may have been done: look before repeating it.")
+        return OutcomeUnknown(f"{what}: the answer was lost ({text}). {_LOOK}")
     return StoreUnavailable(f"{what}: no answer ({text}). Is the server running? Try again.")
 
 
@@ -325,7 +329,7 @@ def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsE
         body = msgspec.json.decode(response.content, type=wire.ErrorBody)
     except msgspec.MsgspecError:
         if is_write and status >= 500:
-            return OutcomeUnknown(f"{what}: HTTP status {status}. It may have been done: look before repeating it.")
+            return OutcomeUnknown(f"{what}: HTTP status {status}. {_LOOK}")
         if status >= 500:
             return StoreUnavailable(f"{what}: HTTP status {status}. Try again.")
         return BadRequest(f"{what}: HTTP status {status}; the path or a query value is not understood there.")
@@ -338,7 +342,7 @@ def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsE
     if body.error_code in _BY_CODE:
         return _BY_CODE[body.error_code](body.message)
     if is_write and status >= 500:
-        return OutcomeUnknown(f"{what}: {body.message}. It may have been done: look before repeating it.")
+        return OutcomeUnknown(f"{what}: {body.message}. {_LOOK}")
     return NessieOpsError(body.message)
 
 
