@@ -7,7 +7,6 @@ import dagster as dg
 
 from assets.branch import RETRY_TAGS
 from assets.run_branches import reap
-from assets.tables import months
 from nessie_ops.errors import BadRequest
 from resources.catalog import CatalogResource
 from schedules.endings import is_live
@@ -20,7 +19,6 @@ load_month = dg.define_asset_job(
     "load_month",
     selection=dg.AssetSelection.all(),
     description="Load a month on a branch of its own, check it there, and publish it to main as one commit.",
-    partitions_def=months,
     executor_def=dg.in_process_executor,
     tags=RETRY_TAGS,
 )

@@ -1,0 +1,61 @@
+"""What Dagster loads: complete, valid, and changed only on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from nessie_ops.definitions import build
+
+GOLDEN = Path(__file__).parent / "definitions.json"
+
+
+def test_definitions_are_loadable() -> None:
+    dg.Definitions.validate_loadable(build())
+
+
+def test_names_are_those_of_the_golden_file() -> None:
+    repository = build().get_repository_def()
+    graph = repository.asset_graph
+    found = {
+        "assets": {
+            key.to_user_string(): sorted(parent.to_user_string() for parent in graph.get(key).parent_keys)
+            for key in sorted(graph.get_all_asset_keys())
+        },
+        "blocking checks": sorted(
+            f"{key.asset_key.to_user_string()}:{key.name}"
+            for key in graph.asset_check_keys
+            if graph.get_check_spec(key).blocking
+        ),
+        "other checks": sorted(
+            f"{key.asset_key.to_user_string()}:{key.name}"
+            for key in graph.asset_check_keys
+            if not graph.get_check_spec(key).blocking
+        ),
+        "jobs": sorted(name for name in repository.job_names if not name.startswith("__")),
+        "schedules": sorted(schedule.name for schedule in repository.schedule_defs),
+        "sensors": sorted(sensor.name for sensor in repository.sensor_defs),
+        "steps": sorted(node.name for node in repository.get_job("load_month").nodes),
+    }
+    text = json.dumps(found, indent=1) + "\n"
+    if os.environ.get("NESSIE_OPS_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "if this is meant, run the test once with NESSIE_OPS_UPDATE_GOLDEN=1"
+
+
+def test_every_step_of_the_job_comes_after_the_branch_and_before_publishing() -> None:
+    graph = build().get_repository_def().asset_graph
+    tables = [key for key in graph.get_all_asset_keys() if len(key.path) == 2]
+    assert len(tables) == 9
+    for key in tables:
+        assert dg.AssetKey("run_branch") in graph.get_ancestor_asset_keys(key)
+        assert dg.AssetKey("validated") in {child for child in graph.get(key).child_keys}
+    assert graph.get(dg.AssetKey("publish")).parent_keys == {dg.AssetKey("validated")}
+
+
+def test_no_step_is_retried_within_its_run() -> None:
+    job = build().get_repository_def().get_job("load_month")
+    assert all(node.definition.retry_policy is None for node in job.nodes)  # a cancelled step would run again
