@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.wap [--months 5] [--limit 2.0]
 
-The last column is the time of the steps that only the branch has.  Both sides load the same tables with the same Spark, side by side in one run, each into a catalog of its own; a first
-month warms both up and is not counted.  The overhead is the difference of each pair.  Checks are left out: they cost
-the same wherever they read.  Exits with 1 when the median overhead is not below `--limit` seconds.
+Both sides load the same tables with the same Spark, side by side in one run, each into a catalog of its own; a first
+month warms both up and is not counted.  The overhead is the difference of each pair; the last column is the time of the
+steps that only the branch has.  Checks are left out: they cost the same wherever they read.  Exits with 1 when the
+median overhead is not below `--limit` seconds.
 """
 
 from __future__ import annotations
