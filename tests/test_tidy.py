@@ -17,9 +17,9 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 # Spelt so that this file does not find itself.
 LEFTOVERS = {
-    "a note to oneself": r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b",
-    "a debugger": r"\bbreak" r"point\(|\bimport pd" r"b\b",
-    "a test that does not run": r"pytest\.(mark\.)?(sk" r"ip|skip" r"if|xf" r"ail)\b|import" r"orskip",
+    "a note to oneself": r"\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b",
+    "a debugger": r"\bbreak[p]oint\(|\bimport pd[b]\b",
+    "a test that does not run": r"\bpytest\.(mark\.)?([s]kip|[s]kipif|[x]fail|import[o]rskip)\b",
 }
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -71,8 +71,8 @@ def test_the_linter_finds_nothing() -> None:
         ("a.py", "x = 1\n"),
         ("a.py", '"""Doc."""\n' + "\n" * MAX_FILE_LINES),
         ("a.py", '"""Doc."""\ndef f():\n' + "    pass\n" * MAX_FUNCTION_LINES),
-        ("a.py", '"""Doc."""\n# TODO later\n'),
-        ("test_a.py", '"""Doc."""\n@pytest.mark.skip\ndef test_a(): ...\n'),
+        ("a.py", '"""Doc."""\n# {}DO later\n'.format("TO")),
+        ("test_a.py", '"""Doc."""\n@pytest.mark.{}\ndef test_a(): ...\n'.format("skip")),
         ("helpers.py", '"""Doc."""\ndef test_a(): ...\n'),
     ],
 )
