@@ -41,3 +41,6 @@ class Served:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.stop(signal.SIGKILL)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()

@@ -70,6 +70,7 @@ def test_sigterm_lets_requests_in_flight_finish(tmp_path: Path) -> None:
         answer = connection.getresponse()
         assert answer.status == 200
         acknowledged = json.loads(answer.read())["targetBranch"]["hash"]
+        connection.close()
         assert server.process.wait(60) == 0
     with closing(VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")) as versions:
         assert versions.get_reference("main").hash == acknowledged
