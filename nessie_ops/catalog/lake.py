@@ -1,8 +1,8 @@
 """The version store and the warehouse together: what namespaces, tables and views share.
 
 Invariant: a commit names a metadata file only after that file is durable; a file whose commit is
-refused is deleted again, and one whose commit may have happened is kept.  Knows neither HTTP nor
-what is inside metadata files.
+refused is deleted again, and one whose commit may have happened is kept.  Messages use the words of
+Iceberg's own catalogs, which people search for.  Knows neither HTTP nor what is inside metadata files.
 """
 
 from __future__ import annotations
@@ -79,12 +79,15 @@ class Lake:
     def get(self, at: CommitHash, key: ContentKey) -> Content | None:
         return self.store.get_contents(at, [key]).get(key)
 
-    def get_free_place(self, at: CommitHash, key: ContentKey) -> dict[ContentKey, Namespace]:
-        """The namespaces above `key`, outermost first; NameTaken, NamespaceNotFound unless `key` can be created."""
+    def get_free_place(self, at: CommitHash, key: ContentKey, kind: ContentType) -> dict[ContentKey, Namespace]:
+        """The namespaces above `key`, outermost first.
+
+        NameTaken, NamespaceNotFound unless a content of `kind` can be created there.
+        """
         above = ancestors(key)
         found = self.store.get_contents(at, [*above, key])
         if key in found:
-            raise NameTaken(f"A {kind_of(found[key])} '{key}' exists already.")
+            raise NameTaken(_already(found[key], kind, key))
         return {name: require_namespace(found.get(name), name) for name in above}
 
     def default_location(self, namespaces: dict[ContentKey, Namespace], key: ContentKey) -> str:
@@ -99,9 +102,17 @@ class Lake:
                 )
         return "/".join([base, *map(folder_name, rest)])
 
-    def new_location(self, at: CommitHash, key: ContentKey, wanted: str | None) -> str:
+    def check_target(self, at: CommitHash, source: ContentKey, target: ContentKey) -> None:
+        """NameTaken, NamespaceNotFound unless `source` can be renamed to `target`."""
+        found = self.get(at, target)
+        if found is not None:
+            raise NameTaken(f"Cannot rename {source} to {target}. {_kind(found.type)} already exists")
+        if target.parent is not None:
+            require_namespace(self.get(at, target.parent), target.parent)
+
+    def new_location(self, at: CommitHash, key: ContentKey, kind: ContentType, wanted: str | None) -> str:
         """The location of a new table or view: `wanted`, else one that no other ever had."""
-        namespaces = self.get_free_place(at, key)
+        namespaces = self.get_free_place(at, key, kind)
         if wanted:
             return self.files.warehouse.check(wanted, "location")
         return f"{self.default_location(namespaces, key)}_{self.new_id()}"
@@ -137,18 +148,26 @@ def ancestors(key: ContentKey) -> list[ContentKey]:
     return [ContentKey(key.elements[:n]) for n in range(1, len(key.elements))]
 
 
-def kind_of(content: Content) -> str:
-    return _KINDS[content.type]
+def missing(kind: ContentType, found: Content | None, key: ContentKey) -> str:
+    """The message for a key where nothing, or something of another kind, was found."""
+    instead = f" (it is a {_KINDS[found.type]})" if found else ""
+    return f"{_kind(kind)} does not exist: {key}{instead}"
+
+
+def _already(found: Content, kind: ContentType, key: ContentKey) -> str:
+    same_name = "" if found.type == kind else " with same name"
+    return f"{_kind(found.type)}{same_name} already exists: {key}"
+
+
+def _kind(kind: ContentType) -> str:
+    return _KINDS[kind][0].upper() + _KINDS[kind][1:]
 
 
 def require_namespace(found: Content | None, key: ContentKey) -> Namespace:
     """`found`, if it is a namespace; else NamespaceNotFound."""
     if isinstance(found, Namespace):
         return found
-    raise NamespaceNotFound(
-        f"Namespace '{key}' does not exist." if found is None else f"'{key}' is a {kind_of(found)}, not a namespace.",
-        key,
-    )
+    raise NamespaceNotFound(missing(ContentType.NAMESPACE, found, key), key)
 
 
 def explain(conflict: ReferenceConflict) -> NessieOpsError:
@@ -158,6 +177,6 @@ def explain(conflict: ReferenceConflict) -> NessieOpsError:
         if (key := kinds.get(kind)) is not None:
             return NamespaceNotFound(conflict.message, key)
     if (key := kinds.get(ConflictType.NAMESPACE_NOT_EMPTY)) is not None:
-        return NamespaceNotEmpty(conflict.message, key)
+        return NamespaceNotEmpty(f"Namespace is not empty: {key}", key)
     kind_of_error = NameTaken if ConflictType.KEY_EXISTS in kinds else CommitFailed
     return kind_of_error(conflict.message, conflict.conflicts)

@@ -136,18 +136,16 @@ def with_current_v1_fields(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"schema_": metadata.schema(), "partition_spec": fields})
 
 
-def metadata_location(metadata_folder: str, previous: str | None, unique: str, *, gzip: bool = False) -> str:
-    """Where the next metadata file goes: `00003-<unique>.metadata.json`, numbered after `previous`."""
+def metadata_location(location: str, properties: Mapping[str, str], previous: str | None, unique: str) -> str:
+    """Where the next metadata file of a table or view goes: `00003-<unique>.metadata.json`, numbered after `previous`.
+
+    Follows the properties for path and compression.
+    """
     match = _VERSION.search(previous) if previous else None
     version = int(match[1]) + 1 if match else 0
-    return f"{metadata_folder}/{version:05d}-{unique}{'.gz' if gzip else ''}.metadata.json"
-
-
-def table_metadata_location(metadata: TableMetadata, previous: str | None, unique: str) -> str:
-    """As `metadata_location`, following the table's properties for path and compression."""
-    folder = metadata.properties.get("write.metadata.path", f"{metadata.location}/metadata").rstrip("/")
-    gzip = metadata.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
-    return metadata_location(folder, previous, unique, gzip=gzip)
+    folder = properties.get("write.metadata.path", f"{location}/metadata").rstrip("/")
+    suffix = ".gz" if properties.get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
+    return f"{folder}/{version:05d}-{unique}{suffix}.metadata.json"
 
 
 def only_referenced_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:

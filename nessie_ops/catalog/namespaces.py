@@ -55,7 +55,7 @@ class Namespaces:
     ) -> dict[str, str]:
         """A new namespace; NameTaken, NamespaceNotFound (its parent), BadRequest (its location)."""
         branch = self._lake.get_branch(ref)
-        namespaces = self._lake.get_free_place(branch.hash, key)
+        namespaces = self._lake.get_free_place(branch.hash, key, ContentType.NAMESPACE)
         content = Namespace(elements=key.elements, properties=self._checked(properties) or msgspec.UNSET)
         self._lake.commit(branch, f"create namespace {key}", [Put(key, content)], meta)
         return {LOCATION: self._lake.default_location(namespaces, key)} | properties_of(content)

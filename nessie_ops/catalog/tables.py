@@ -15,31 +15,25 @@ import msgspec
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
-from nessie_ops.catalog.lake import ANONYMOUS, Lake, kind_of, require_namespace
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.messages import describe
 from nessie_ops.catalog.metadata import (
     MAX_FORMAT_VERSION,
     check_metadata,
     content_of,
+    metadata_location,
     new_metadata,
     only_referenced_snapshots,
     parse_metadata,
     serialize_metadata,
-    table_metadata_location,
     table_properties,
     unsafe_properties,
 )
 from nessie_ops.catalog.requests import CreateTable, Json
-from nessie_ops.catalog.updates import (
-    apply_updates,
-    check_requirements,
-    create_from_updates,
-    is_create,
-    parse_requirements,
-    parse_updates,
-)
-from nessie_ops.errors import BadRequest, MetadataUnavailable, NameTaken, NoSuchTable
+from nessie_ops.catalog.requirements import check_requirements, is_create
+from nessie_ops.catalog.updates import apply_updates, create_from_updates, parse_requirements, parse_updates
+from nessie_ops.errors import BadRequest, MetadataUnavailable, NoSuchTable
 from nessie_ops.model import (
     Branch,
     CommitHash,
@@ -112,7 +106,7 @@ class Tables:
         """Create an empty table, or with `stage_create` only say how it would look; NameTaken, NamespaceNotFound."""
         branch = self._lake.get_branch(ref)
         key = namespace.child(request.name).validated()
-        location = self._lake.new_location(branch.hash, key, request.location)
+        location = self._lake.new_location(branch.hash, key, ContentType.ICEBERG_TABLE, request.location)
         metadata = new_metadata(request, location, UUID(self._lake.new_id()), self._lake.clock())
         check_metadata(metadata, None, self._lake.files.warehouse)
         if request.stage_create:
@@ -143,11 +137,10 @@ class Tables:
         """
         branch = self._lake.get_branch(ref)
         location = self._lake.files.warehouse.check(metadata_location, "metadata-location")
-        existing = self._lake.get(branch.hash, key) if overwrite else None
+        found = self._lake.get(branch.hash, key)
+        existing = found if overwrite and isinstance(found, IcebergTable) else None
         if existing is None:
-            self._lake.get_free_place(branch.hash, key)
-        elif not isinstance(existing, IcebergTable):
-            raise NameTaken(f"A {kind_of(existing)} '{key}' exists already.")
+            self._lake.get_free_place(branch.hash, key, ContentType.ICEBERG_TABLE)
         try:
             raw = self._lake.files.read_foreign(location)
         except MetadataUnavailable as error:
@@ -175,14 +168,14 @@ class Tables:
         """Give a table another name or namespace; its files stay.  NoSuchTable, NameTaken, NamespaceNotFound."""
         branch = self._lake.get_branch(ref)
         content = require_table(self._lake.get(branch.hash, source), source)
-        self._lake.get_free_place(branch.hash, target)
+        self._lake.check_target(branch.hash, source, target)
         operations: list[Operation] = [Delete(source), Put(target, content)]
         self._lake.commit(branch, f"rename table {source} to {target}", operations, meta)
 
     def _plan_change(self, at: CommitHash, change: Change, found: Content | None) -> _Planned:
         key = change.key
         requirements, updates = parse_requirements(change.requirements), parse_updates(change.updates)
-        if found is None and is_create(requirements):
+        if is_create(requirements) and not isinstance(found, IcebergTable):
             check_requirements(requirements, None, str(key))
             return self._plan_create(at, key, updates)
         content = require_table(found, key)
@@ -198,7 +191,7 @@ class Tables:
 
     def _plan_create(self, at: CommitHash, key: ContentKey, updates: Sequence[TableUpdate]) -> _Planned:
         """The end of a staged create: everything about the new table is in the updates."""
-        location = self._lake.new_location(at, key, None)
+        location = self._lake.new_location(at, key, ContentType.ICEBERG_TABLE, None)
         metadata = create_from_updates(updates, MAX_FORMAT_VERSION, UUID(self._lake.new_id()), location)
         properties = table_properties(metadata.properties, self._lake.clock())
         metadata = metadata.model_copy(update={"properties": properties})
@@ -213,7 +206,7 @@ class Tables:
         message: str,
         existing: IcebergTable | None = None,
     ) -> _Planned:
-        location = table_metadata_location(metadata, previous, self._lake.new_id())
+        location = metadata_location(metadata.location, metadata.properties, previous, self._lake.new_id())
         content = content_of(metadata, location, existing.id if existing else msgspec.UNSET)
         return _Planned(Put(key, content), Loaded(location, serialize_metadata(metadata)), message)
 
@@ -233,6 +226,4 @@ def require_table(found: Content | None, key: ContentKey) -> IcebergTable:
     """`found`, if it is an Iceberg table; else NoSuchTable."""
     if isinstance(found, IcebergTable):
         return found
-    raise NoSuchTable(
-        f"Table '{key}' does not exist." if found is None else f"'{key}' is a {kind_of(found)}, not a table.", key
-    )
+    raise NoSuchTable(missing(ContentType.ICEBERG_TABLE, found, key), key)

@@ -6,17 +6,15 @@ Pure: knows neither files nor references.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pydantic
-from pyiceberg.exceptions import CommitFailedException, ValidationError
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.update import (
-    AssertCreate,
-    AssertRefSnapshotId,
     AssignUUIDUpdate,
     SetLocationUpdate,
     TableRequirement,
@@ -28,7 +26,7 @@ from pyiceberg.table.update import (
 from nessie_ops.catalog.metadata import first_line, with_current_v1_fields
 from nessie_ops.catalog.requests import Json
 from nessie_ops.catalog.resolver import UNASSIGNED, Resolver
-from nessie_ops.errors import BadRequest, CommitFailed
+from nessie_ops.errors import BadRequest
 
 _update_adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(TableUpdate)
 _requirement_adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(TableRequirement)
@@ -57,32 +55,6 @@ def _complete(update: Json) -> Json:
     if update.get("action") != "add-spec" or not isinstance(spec, dict) or not isinstance(spec.get("fields"), list):
         return update
     return {**update, "spec": {**spec, "fields": [{"field-id": UNASSIGNED, **field} for field in spec["fields"]]}}
-
-
-def is_create(requirements: Iterable[TableRequirement]) -> bool:
-    return any(isinstance(requirement, AssertCreate) for requirement in requirements)
-
-
-def check_requirements(requirements: Iterable[TableRequirement], metadata: TableMetadata | None, name: str) -> None:
-    """CommitFailed unless the table `name` (None: it does not exist) is as the client has seen it."""
-    for requirement in requirements:
-        try:
-            if isinstance(requirement, AssertRefSnapshotId) and metadata is not None:
-                _check_ref(requirement, metadata)
-            else:
-                requirement.validate(metadata)
-        except CommitFailedException as error:
-            raise CommitFailed(f"Table {name}: {error}") from error
-
-
-def _check_ref(requirement: AssertRefSnapshotId, metadata: TableMetadata) -> None:
-    """As PyIceberg's own, which in 0.12 also refuses to create a branch of a table without snapshots."""
-    ref = metadata.refs.get(requirement.ref)
-    found = ref.snapshot_id if ref else None
-    if found != requirement.snapshot_id:
-        raise CommitFailedException(
-            f"Requirement failed: '{requirement.ref}' has changed: expected {requirement.snapshot_id}, found {found}"
-        )
 
 
 def apply_updates(base: TableMetadata, location: str, updates: Sequence[TableUpdate]) -> TableMetadata | None:

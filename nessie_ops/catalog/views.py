@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from nessie_ops.catalog.lake import ANONYMOUS, Lake, kind_of, require_namespace
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.metadata import metadata_location
 from nessie_ops.catalog.requests import CreateView, Json
@@ -54,7 +54,7 @@ class Views:
         """Create a view; NameTaken, NamespaceNotFound, BadRequest."""
         branch = self._lake.get_branch(ref)
         key = namespace.child(request.name).validated()
-        location = self._lake.new_location(branch.hash, key, request.location)
+        location = self._lake.new_location(branch.hash, key, ContentType.ICEBERG_VIEW, request.location)
         properties = request.properties or {}
         metadata = new_view(location, self._lake.new_id(), request.schema, request.view_version, properties)
         return self._write(branch, key, metadata, None, UNSET, f"create view {key}", meta)
@@ -79,7 +79,7 @@ class Views:
         """Adopt a view whose metadata file lies in the warehouse; NameTaken, NamespaceNotFound, BadRequest."""
         branch = self._lake.get_branch(ref)
         location = self._lake.files.warehouse.check(location, "metadata-location")
-        self._lake.get_free_place(branch.hash, key)
+        self._lake.get_free_place(branch.hash, key, ContentType.ICEBERG_VIEW)
         try:
             raw = self._lake.files.read_foreign(location)
             metadata: Json = msgspec.json.decode(raw, type=Json)
@@ -100,7 +100,7 @@ class Views:
         """Give a view another name or namespace.  NoSuchView, NameTaken, NamespaceNotFound."""
         branch = self._lake.get_branch(ref)
         content = require_view(self._lake.get(branch.hash, source), source)
-        self._lake.get_free_place(branch.hash, target)
+        self._lake.check_target(branch.hash, source, target)
         operations: list[Operation] = [Delete(source), Put(target, content)]
         self._lake.commit(branch, f"rename view {source} to {target}", operations, meta)
 
@@ -114,7 +114,7 @@ class Views:
         message: str,
         meta: NewCommit,
     ) -> Loaded:
-        location = metadata_location(f"{metadata['location']}/metadata", previous, self._lake.new_id())
+        location = metadata_location(metadata["location"], metadata["properties"], previous, self._lake.new_id())
         raw = msgspec.json.encode(metadata)
         with self._lake.new_files() as write:
             write(location, raw)
@@ -132,6 +132,4 @@ def require_view(found: Content | None, key: ContentKey) -> IcebergView:
     """`found`, if it is an Iceberg view; else NoSuchView."""
     if isinstance(found, IcebergView):
         return found
-    raise NoSuchView(
-        f"View '{key}' does not exist." if found is None else f"'{key}' is a {kind_of(found)}, not a view.", key
-    )
+    raise NoSuchView(missing(ContentType.ICEBERG_VIEW, found, key), key)

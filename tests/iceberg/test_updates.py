@@ -18,7 +18,8 @@ from nessie_ops.catalog.metadata import (
     serialize_metadata,
 )
 from nessie_ops.catalog.requests import CreateTable
-from nessie_ops.catalog.updates import apply_updates, check_requirements, parse_requirements, parse_updates
+from nessie_ops.catalog.requirements import check_requirements
+from nessie_ops.catalog.updates import apply_updates, parse_requirements, parse_updates
 from nessie_ops.errors import BadRequest, CommitFailed
 
 Json = dict[str, Any]
@@ -205,8 +206,12 @@ class TestRequirements:
         self.check(empty, type="assert-ref-snapshot-id", ref="main", snapshot_id=None)
         self.check(empty, type="assert-ref-snapshot-id", ref="audit")
         self.check(table, type="assert-ref-snapshot-id", ref="main", snapshot_id=1)
-        for ref, number in (("main", None), ("main", 2), ("audit", 1)):
-            with pytest.raises(CommitFailed, match=f"'{ref}' has changed"):
+        for ref, number, problem in (
+            ("main", None, "branch main was created concurrently"),
+            ("main", 2, "branch main has changed: expected 2 != 1"),
+            ("audit", 1, "branch or tag audit is missing, expected 1"),
+        ):
+            with pytest.raises(CommitFailed, match=f"^Requirement failed: {problem}"):
                 self.check(table, type="assert-ref-snapshot-id", ref=ref, snapshot_id=number)
 
     def test_create(self) -> None:
@@ -242,7 +247,7 @@ class TestFormat:
         ],
     )
     def test_file_numbers(self, previous: str | None, number: str) -> None:
-        assert metadata_location("/t/metadata", previous, "u") == f"/t/metadata/{number}-u.metadata.json"
+        assert metadata_location("/t", {}, previous, "u") == f"/t/metadata/{number}-u.metadata.json"
 
     def test_a_table_from_elsewhere_can_be_changed(self) -> None:
         """Only what a change itself makes unsafe is refused."""
