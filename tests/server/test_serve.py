@@ -129,7 +129,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         done = _serve("--port", port, "--store", f"sqlite:///{tmp_path}/catalog.db")
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 1, done.stderr
     assert f"127.0.0.1:{port}" in done.stderr and "--port" in done.stderr
     assert not (tmp_path / "catalog.db").exists(), "nothing is created before the port is had"
 
