@@ -10,7 +10,7 @@ from __future__ import annotations
 from litestar import Router
 
 from nessie_ops.catalog import IcebergCatalog
-from nessie_ops.server.iceberg_config import config_handlers
+from nessie_ops.server.iceberg_config import config_handlers, ref_config_handlers
 from nessie_ops.server.iceberg_namespaces import namespace_handlers
 from nessie_ops.server.iceberg_problems import EXCEPTION_HANDLERS
 from nessie_ops.server.iceberg_tables import table_handlers
@@ -21,12 +21,15 @@ def iceberg_router(catalog: IcebergCatalog) -> Router:
     """The routes over `catalog`."""
     return Router(
         "/iceberg",
-        route_handlers=[_version_1("/v1", catalog), _version_1("/{ref:str}/v1", catalog)],
+        route_handlers=[
+            Router("/v1", route_handlers=[*config_handlers(catalog), _prefixed(catalog)]),
+            Router("/{ref:str}/v1", route_handlers=[*ref_config_handlers(catalog), _prefixed(catalog)]),
+        ],
         exception_handlers=EXCEPTION_HANDLERS,
     )
 
 
-def _version_1(path: str, catalog: IcebergCatalog) -> Router:
+def _prefixed(catalog: IcebergCatalog) -> Router:
     # Each path gets handlers of its own: one handler with two paths would be wrapped for its thread twice.
-    prefixed = [*namespace_handlers(catalog), *table_handlers(catalog), *view_handlers(catalog)]
-    return Router(path, route_handlers=[*config_handlers(catalog), Router("/{prefix:str}", route_handlers=prefixed)])
+    handlers = [*namespace_handlers(catalog), *table_handlers(catalog), *view_handlers(catalog)]
+    return Router("/{prefix:str}", route_handlers=handlers)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from litestar import Response, get
+from litestar import Response, get, post
+from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.model import ReferenceSpec
-from nessie_ops.server.iceberg_requests import check_warehouse, get_ref
+from nessie_ops.server.iceberg_problems import NoTokens
+from nessie_ops.server.iceberg_requests import check_warehouse, parse_prefix
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import json_response
 
@@ -38,30 +40,62 @@ ENDPOINTS = [
 ]
 
 
+VERSION = "v1"
+
+
 def config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    """Routes below `/v1`."""
+
     @get("/config", sync_to_thread=False)
     def get_config(request: AnyRequest) -> Response[bytes]:
-        ref = get_ref(request, catalog)
-        ReferenceSpec.parse(ref, catalog.default_branch)
-        check_warehouse(request.query_params.get("warehouse", ""), catalog)
-        base = str(request.base_url)
-        body = {
-            "defaults": {
-                "prefix": quote(ref, safe=""),
-                "warehouse": catalog.warehouse.location,
-                "rest-page-size": str(PAGE_SIZE),
-                "rest-metrics-reporting-enabled": "false",
-            },
-            "overrides": {
-                "uri": f"{base}iceberg/",
-                "nessie.is-nessie-catalog": "true",
-                "nessie.core-base-uri": f"{base}api/",
-                "nessie.iceberg-base-uri": f"{base}iceberg/",
-                "nessie.default-branch.name": catalog.default_branch,
-                "nessie.prefix-pattern": "{ref}|{warehouse}",
-            },
-            "endpoints": ENDPOINTS,
-        }
-        return json_response(body)
+        return _answer(request, catalog, catalog.default_branch)
+
+    @get("/{prefix:str}/config", sync_to_thread=False)
+    def get_config_of_v1(request: AnyRequest) -> Response[bytes]:
+        """`/v1/v1/config`: the router takes the first part for the version, not for a reference called v1."""
+        if request.path_params["prefix"] != VERSION:
+            raise NotFoundException
+        return _answer(request, catalog, VERSION)
+
+    @post("/oauth/tokens", sync_to_thread=False)
+    def refuse_token(request: AnyRequest) -> None:
+        raise NoTokens("This server issues no tokens; set 'oauth2-server-uri' to one that does.")
+
+    return [get_config, get_config_of_v1, refuse_token]
+
+
+def ref_config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    """Routes below `/{ref}/v1`."""
+
+    @get("/{prefix:str}", sync_to_thread=False)
+    def get_config(request: AnyRequest) -> Response[bytes]:
+        """`config` is a parameter here, since a fixed path would hide a reference of that name."""
+        if request.path_params["prefix"] != "config":
+            raise NotFoundException
+        return _answer(request, catalog, parse_prefix(str(request.path_params["ref"]), catalog))
 
     return [get_config]
+
+
+def _answer(request: AnyRequest, catalog: IcebergCatalog, ref: str) -> Response[bytes]:
+    ReferenceSpec.parse(ref, catalog.default_branch)
+    check_warehouse(request.query_params.get("warehouse", ""), catalog)
+    base = str(request.base_url)
+    body = {
+        "defaults": {
+            "prefix": quote(ref, safe=""),
+            "warehouse": catalog.warehouse.location,
+            "rest-page-size": str(PAGE_SIZE),
+            "rest-metrics-reporting-enabled": "false",
+        },
+        "overrides": {
+            "uri": f"{base}iceberg/",
+            "nessie.is-nessie-catalog": "true",
+            "nessie.core-base-uri": f"{base}api/",
+            "nessie.iceberg-base-uri": f"{base}iceberg/",
+            "nessie.default-branch.name": catalog.default_branch,
+            "nessie.prefix-pattern": "{ref}|{warehouse}",
+        },
+        "endpoints": ENDPOINTS,
+    }
+    return json_response(body)

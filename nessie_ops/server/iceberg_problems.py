@@ -42,6 +42,12 @@ class Unprocessable(BadRequest):
     http_status = 422
 
 
+class NoTokens(NessieOpsError):
+    """Tokens are another server's to issue."""
+
+    http_status = 501
+
+
 _TYPES: tuple[tuple[type[NessieOpsError], str], ...] = (  # the first that fits
     (NoSuchTable, "NoSuchTableException"),
     (NoSuchView, "NoSuchViewException"),
@@ -57,6 +63,7 @@ _TYPES: tuple[tuple[type[NessieOpsError], str], ...] = (  # the first that fits
     (StoreUnavailable, "ServiceUnavailableException"),
     (MetadataUnavailable, "ServiceFailureException"),
     (OutcomeUnknown, "CommitStateUnknownException"),
+    (NoTokens, "UnsupportedOperationException"),
     (NessieOpsError, "InternalServerError"),
 )
 
@@ -75,7 +82,7 @@ def answer_iceberg_error(request: AnyRequest, error: Exception) -> Response[byte
     """The HTTP answer for an error raised by a handler of the Iceberg API."""
     known = _to_known(error)
     code = 400 if isinstance(known, ReferenceNotFound) else known.http_status
-    if code >= 500:
+    if code >= 500 and not isinstance(known, NoTokens):
         log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     type_name = next(name for kind, name in _TYPES if isinstance(known, kind))
     return json_response(_ErrorBody(_Error(known.message, type_name, code)), code)

@@ -50,12 +50,17 @@ class _Position(msgspec.Struct, frozen=True):
 
 def get_ref(request: AnyRequest, catalog: IcebergCatalog) -> str:
     """The reference specification in the path; BadRequest when it names another warehouse."""
-    path = {name: restore(str(value)).replace(SEPARATOR, "/") for name, value in request.path_params.items()}
-    ref, _, warehouse = path.get("prefix", "").partition("|")
+    ref = parse_prefix(str(request.path_params["prefix"]), catalog, default="")
+    return ref or parse_prefix(str(request.path_params.get("ref", "-")), catalog)
+
+
+def parse_prefix(segment: str, catalog: IcebergCatalog, default: str | None = None) -> str:
+    """The reference in a path segment; for `-`, which names none, the default branch or `default`."""
+    ref, _, warehouse = restore(segment).replace(SEPARATOR, "/").partition("|")
     check_warehouse(warehouse, catalog)
     if ref in ("", "-"):
-        ref = path.get("ref", "-")
-    return catalog.default_branch if ref in ("", "-") else ref
+        return catalog.default_branch if default is None else default
+    return ref
 
 
 def check_warehouse(warehouse: str, catalog: IcebergCatalog) -> None:

@@ -15,6 +15,7 @@ from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
 from nessie_ops.server.embedded import ensure_embedded
 from resources.spark import EnvironmentSpark
+from tests.iceberg.helpers import Json, create
 
 _numbers = itertools.count(1)
 
@@ -63,6 +64,17 @@ def new_branch(nessie: NessieClient) -> Callable[[], str]:
 def namespace() -> str:
     """A name that no other test uses."""
     return f"db{next(_numbers)}"
+
+
+@pytest.fixture
+def db(http: httpx.Client, namespace: str) -> str:
+    assert http.post("/v1/main/namespaces", json={"namespace": [namespace]}).status_code == 200
+    return f"/v1/main/namespaces/{namespace}"
+
+
+@pytest.fixture
+def table(http: httpx.Client, db: str) -> Json:
+    return create(http, db, "t")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -12,45 +11,7 @@ import pytest
 
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
-
-Json = dict[str, Any]
-SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
-
-
-@pytest.fixture
-def db(http: httpx.Client, namespace: str) -> str:
-    assert http.post("/v1/main/namespaces", json={"namespace": [namespace]}).status_code == 200
-    return f"/v1/main/namespaces/{namespace}"
-
-
-@pytest.fixture
-def table(http: httpx.Client, db: str) -> Json:
-    return create(http, db, "t")
-
-
-def create(http: httpx.Client, db: str, name: str, **fields: Any) -> Json:
-    answer = http.post(f"{db}/tables", json={"name": name, "schema": SCHEMA, **fields})
-    assert answer.status_code == 200, answer.text
-    created: Json = answer.json()
-    return created
-
-
-def error_of(answer: httpx.Response) -> tuple[int, str, str]:
-    body = answer.json()["error"]
-    assert body.keys() == {"message", "type", "code"}
-    assert body["code"] == answer.status_code
-    return body["code"], body["type"], body["message"]
-
-
-def kind_of(answer: httpx.Response) -> tuple[int, str]:
-    return error_of(answer)[:2]
-
-
-def set_properties(table: Json, **properties: str) -> Json:
-    return {
-        "requirements": [{"type": "assert-table-uuid", "uuid": table["metadata"]["table-uuid"]}],
-        "updates": [{"action": "set-properties", "updates": properties}],
-    }
+from tests.iceberg.helpers import SCHEMA, Json, create, error_of, kind_of, set_properties
 
 
 class TestConfig:
@@ -74,6 +35,16 @@ class TestConfig:
             assert answer.status_code in (200, 204, 400, 404), endpoint
             if method != "HEAD" and answer.status_code >= 400:
                 error_of(answer)  # ours, not the router's
+
+    @pytest.mark.parametrize("name", ["config", "v1", "oauth", "namespaces", "transactions"])
+    def test_words_of_the_protocol_name_references(self, http: httpx.Client, nessie: NessieClient, name: str) -> None:
+        nessie.create_reference(ReferenceType.BRANCH, name, nessie.get_reference("main").hash)
+        assert http.get(f"/{name}/v1/config").json()["defaults"]["prefix"] == name
+        assert http.get(f"/v1/{name}/namespaces").status_code == 200
+        assert http.get("/v1/config").json()["defaults"]["prefix"] == "main"
+
+    def test_tokens_are_not_issued_here(self, http: httpx.Client) -> None:
+        assert kind_of(http.post("/v1/oauth/tokens")) == (501, "UnsupportedOperationException")
 
     def test_warehouse(self, http: httpx.Client, warehouse: str) -> None:
         for known in ("", "warehouse", warehouse, urlsplit(warehouse).path):
@@ -369,71 +340,3 @@ class TestTables:
         assert path.name.endswith(".gz.metadata.json")
         assert path.read_bytes().startswith(b"\x1f\x8b")
         assert http.get(f"{db}/tables/z").json() == created
-
-
-class TestTransactions:
-    @pytest.fixture
-    def two(self, http: httpx.Client, db: str) -> tuple[Json, Json]:
-        return create(http, db, "a"), create(http, db, "b")
-
-    def change(self, namespace: str, name: str, table: Json, **properties: str) -> Json:
-        return {"identifier": {"namespace": [namespace], "name": name}, **set_properties(table, **properties)}
-
-    def test_one_commit_for_all(
-        self, http: httpx.Client, nessie: NessieClient, db: str, namespace: str, two: tuple[Json, Json]
-    ) -> None:
-        head = nessie.get_reference("main").hash
-        changes = [self.change(namespace, name, table, x="1") for name, table in zip("ab", two, strict=True)]
-        headers = {
-            "Nessie-Commit-Message": "both",
-            "Nessie-Commit-Authors": "Ada",
-            "Nessie-Commit-Property-Run": "7",
-        }
-        answer = http.post("/v1/main/transactions/commit", json={"table-changes": changes}, headers=headers)
-        assert (answer.status_code, answer.content) == (204, b"")
-        for name in "ab":
-            assert http.get(f"{db}/tables/{name}").json()["metadata"]["properties"]["x"] == "1"
-        newest, before = nessie.list_log(nessie.get_reference("main").hash, limit=2)
-        assert before.commit_meta.hash == head
-        assert newest.commit_meta.message == "both"
-        assert newest.commit_meta.authors == ("Ada",)
-        assert newest.commit_meta.all_properties == {"run": ("7",)}
-
-    def test_creates_and_changes_together(
-        self, http: httpx.Client, db: str, namespace: str, two: tuple[Json, Json]
-    ) -> None:
-        new = {
-            "identifier": {"namespace": [namespace], "name": "new"},
-            "requirements": [{"type": "assert-create"}],
-            "updates": [
-                {"action": "add-schema", "schema": SCHEMA},
-                {"action": "set-current-schema", "schema-id": -1},
-                {"action": "add-spec", "spec": {"fields": [{"source-id": 1, "name": "p", "transform": "identity"}]}},
-                {"action": "set-default-spec", "spec-id": -1},
-                {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
-                {"action": "set-default-sort-order", "sort-order-id": -1},
-            ],
-        }
-        changes = [new, self.change(namespace, "a", two[0], x="1")]
-        assert http.post("/v1/main/transactions/commit", json={"table-changes": changes}).status_code == 204
-        created = http.get(f"{db}/tables/new").json()["metadata"]
-        assert created["format-version"] == 2
-        assert created["partition-specs"][0]["fields"][0]["field-id"] == 1000
-        assert created["location"].rpartition("/")[2].startswith("new_")
-        again = http.post("/v1/main/transactions/commit", json={"table-changes": [new]})
-        assert kind_of(again) == (409, "CommitFailedException")
-
-    def test_all_or_none(
-        self, http: httpx.Client, nessie: NessieClient, db: str, namespace: str, two: tuple[Json, Json]
-    ) -> None:
-        head = nessie.get_reference("main").hash
-        good = self.change(namespace, "a", two[0], x="1")
-        for bad, expected in (
-            (self.change(namespace, "b", two[0], x="1"), (409, "CommitFailedException")),  # the other's UUID
-            (self.change(namespace, "c", two[0], x="1"), (404, "NoSuchTableException")),
-            (good, (400, "BadRequestException")),
-            ({"updates": []}, (400, "BadRequestException")),
-        ):
-            answer = http.post("/v1/main/transactions/commit", json={"table-changes": [good, bad]})
-            assert kind_of(answer) == expected
-        assert nessie.get_reference("main").hash == head

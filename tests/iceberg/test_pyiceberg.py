@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -148,6 +149,19 @@ def test_partitions_and_sorting(catalog: RestCatalog, db: str) -> None:
     loaded = catalog.load_table(f"{db}.p")
     assert [field.name for field in loaded.spec().fields] == ["month"]
     assert sorted(loaded.specs()) == [0, 1]
+
+
+def test_snapshots_loaded_on_demand(base_uri: str, catalog: RestCatalog, table: Table, db: str, ref: str) -> None:
+    table.append(batch(1))
+    table.append(batch(2))
+    sparing = RestCatalog(
+        "sparing", uri=f"{base_uri}/iceberg/{quote(ref, safe='')}", **{"snapshot-loading-mode": "refs"}
+    )
+    loaded = sparing.load_table(f"{db}.t")
+    assert len(loaded.metadata.snapshots) == 1
+    loaded.append(batch(3))
+    assert ids(catalog.load_table(f"{db}.t")) == [1, 2, 3]
+    assert len(catalog.load_table(f"{db}.t").metadata.snapshots) == 3
 
 
 def test_properties(catalog: RestCatalog, table: Table, db: str) -> None:
