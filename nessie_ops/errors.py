@@ -14,7 +14,7 @@
     ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
     │   ├── MergeConflict                                    also carries the merge result
     │   ├── NameTaken                                        a table, view or namespace has this name already
-    │   └── CommitFailed                                     the table or view changed since it was read; nothing is applied
+    │   └── CommitFailed                                     a table or view changed since it was read
     ├── StoreUnavailable          503 SERVICE_UNAVAILABLE    nothing was written; try again
     ├── OutcomeUnknown            504 UNKNOWN                the answer to a write was lost; look before repeating it
     ├── MetadataUnavailable       500 UNKNOWN                a metadata file is missing or cannot be read

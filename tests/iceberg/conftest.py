@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
 from nessie_ops.server.embedded import ensure_embedded
-from resources.spark import EnvironmentSpark
+from resources.spark import SparkLake
 from tests.iceberg.helpers import Json, create
 
 _numbers = itertools.count(1)
@@ -88,11 +88,11 @@ def connect(base_uri: str) -> Callable[[str], RestCatalog]:
 
 
 @pytest.fixture
-def spark_on(base_uri: str) -> Callable[..., SparkSession]:
+def spark_on(base_uri: str, lake: SparkLake) -> Callable[..., SparkSession]:
     """A function that opens a Spark session whose catalog `lake` has the given properties."""
 
     def open_session(**properties: str) -> SparkSession:
-        session = EnvironmentSpark().spark_session.newSession()
+        session = lake.pyspark.spark_session.newSession()
         settings = {"type": "rest", "uri": f"{base_uri}/iceberg", "cache-enabled": "false", **properties}
         session.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
         for name, value in settings.items():
