@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nessie_ops.cli import build_app, run
+from nessie_ops.cli.ui import make_ui
 
 
 def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: str | None) -> None:
@@ -12,9 +13,17 @@ def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: 
     serve(Settings.from_env(host=host, port=port, store=store, warehouse=warehouse))
 
 
+def _run_ui(*, host: str, port: int) -> int:
+    from nessie_ops.ui import run_ui
+
+    return run_ui(host=host, port=port)
+
+
 def main() -> None:
     """Run the command line of this process."""
-    run(build_app(_serve))
+    app = build_app(_serve)
+    app.command("ui")(make_ui(_run_ui))
+    run(app)
 
 
 if __name__ == "__main__":
