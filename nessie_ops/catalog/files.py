@@ -49,7 +49,7 @@ class MetadataFiles:
             raw: bytes = fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)
         except FileNotFoundError:
             raise MetadataUnavailable(f"The metadata file {location} does not exist.") from None
-        except OSError as error:
+        except Exception as error:  # file systems raise the exceptions of their libraries
             raise MetadataUnavailable(f"The metadata file {location} cannot be read: {error}") from error
         return _unpack(raw, location)
 
@@ -63,7 +63,7 @@ class MetadataFiles:
             else:
                 fs, path = fsspec.url_to_fs(location)
                 fs.pipe_file(path, packed, mode="create")
-        except OSError as error:
+        except Exception as error:
             raise MetadataUnavailable(f"The metadata file {location} cannot be written: {error}") from error
         self._cache.put(location, data, len(data))
 
@@ -72,7 +72,7 @@ class MetadataFiles:
         try:
             fs, path = fsspec.url_to_fs(location)
             fs.rm_file(path)
-        except OSError as error:
+        except Exception as error:
             _log.warning("could not delete the unused metadata file %s: %s", location, error)
 
 
@@ -96,9 +96,13 @@ def _write_local(path: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     _make_folders(folder)
     with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:  # such as a full disk
+            os.unlink(path)
+            raise
     _sync_folder(folder)
 
 

@@ -131,8 +131,8 @@ class Lake:
         written: list[str] = []
 
         def write(location: str, data: bytes) -> None:
-            written.append(location)
             self.files.write(location, data)
+            written.append(location)  # only what this block created: never a file that was there before
 
         try:
             yield write

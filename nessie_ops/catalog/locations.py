@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from nessie_ops.errors import BadRequest
 
 MAX_LOCATION = 2048  # characters; object stores end near 1,024 bytes of key
+MAX_FOLDER_NAME = 100  # characters; file systems end at 255, of which a table's unique suffix takes 37
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\?#]")
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -57,7 +58,7 @@ def _check_name(name: str, text: str, field: str) -> None:
 
 def folder_name(element: str) -> str:
     """A folder name that shows a key's element to people; it need not be unique."""
-    return _UNSAFE_IN_NAME.sub("_", element).lstrip(".") or "_"
+    return _UNSAFE_IN_NAME.sub("_", element)[:MAX_FOLDER_NAME].lstrip(".") or "_"
 
 
 class Warehouse:

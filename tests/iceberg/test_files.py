@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -51,6 +52,20 @@ def test_never_overwritten(files: MetadataFiles, location: str) -> None:
     with pytest.raises(MetadataUnavailable):
         files.write(location, b"second")
     assert stored(location) == b"first"
+
+
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that could not be written whole is not there."""
+
+    def refuse(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "t" / "a.json"
+    path.parent.mkdir()
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(MetadataUnavailable, match="No space left"):
+        MetadataFiles(Warehouse(tmp_path.as_uri())).write(path.as_uri(), b"{}")
+    assert not path.exists()
 
 
 def test_missing(files: MetadataFiles, location: str) -> None:

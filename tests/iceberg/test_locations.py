@@ -94,7 +94,8 @@ def test_nothing_leads_out(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("element", "folder"), [("orders", "orders"), ("a b/c", "a_b_c"), ("..", "_"), (".x", "x"), ("ü%", "__")]
+    ("element", "folder"),
+    [("orders", "orders"), ("a b/c", "a_b_c"), ("..", "_"), (".x", "x"), ("ü%", "__"), ("x" * 400, "x" * 100)],
 )
 def test_folder_names(element: str, folder: str) -> None:
     assert folder_name(element) == folder
