@@ -1,0 +1,190 @@
+"""Launches from Dagster's web interface: `nessie-ops ui` is started, months are launched by GraphQL and by clicks.
+
+Runs go through the webserver, the queue, the daemon and a process of their own; what they did is read from the catalog
+and from Dagster.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import dagster as dg
+import httpx
+import pytest
+from dagster_graphql import DagsterGraphQLClient
+from playwright.sync_api import Page, expect, sync_playwright
+
+from nessie_ops.client import NessieClient
+from nessie_ops.model import ContentKey
+from tests.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 300  # a run takes some 40 s on a quiet machine; this is to notice a hang
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+T = TypeVar("T")
+
+# Dagster's client calls gql in a way that gql is giving up.
+pytestmark = pytest.mark.filterwarnings("ignore:Using variable_values:DeprecationWarning")
+
+
+def wait_for(what: str, look: Callable[[], T | None]) -> T:
+    """What `look` finds; an AssertionError naming `what` when that takes too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{what}: not within {PATIENCE_S} s")
+
+
+@pytest.fixture(scope="module")
+def ui(home: Path, source: Path) -> Iterator[int]:
+    """The port of a running `nessie-ops ui` on the module's home."""
+    port = free_port()
+    log = home / "ui.log"
+    # No signal may be ignored, as it is for what a shell starts in the background: runs are terminated by one.
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nessie_ops", "ui", "--host", "127.0.0.1", "--port", str(port)],
+            cwd=ROOT,
+            env={**os.environ, "NESSIE_OPS_SOURCE": str(source)},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+    try:
+        wait_for("the web interface", lambda: _is_up(port, process, log))
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(timeout=60) == 0, log.read_text()[-3000:]
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _is_up(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()[-3000:]
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/server_info").is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture
+def graphql(ui: int) -> DagsterGraphQLClient:
+    return DagsterGraphQLClient("127.0.0.1", port_number=ui)
+
+
+def finish(graphql: DagsterGraphQLClient, run_id: str) -> dg.DagsterRunStatus:
+    """The status in which the run ended."""
+    ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+    return wait_for(
+        f"the end of run {run_id}", lambda: status if (status := graphql.get_run_status(run_id)) in ended else None
+    )
+
+
+def published(client: NessieClient, run_id: str) -> dict[str, tuple[str, ...]]:
+    """Properties of main's newest commit, which must be the run's."""
+    properties = client.list_log(client.get_reference("main").hash, limit=1)[0].commit_meta.all_properties
+    assert properties["nessie_ops.run_id"] == (run_id,)
+    return properties
+
+
+def test_a_launch_by_graphql_ends_on_main(
+    graphql: DagsterGraphQLClient, client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    run_id = graphql.submit_job_execution("load_month", tags={"dagster/partition": "2013-01"})
+    assert finish(graphql, run_id) == dg.DagsterRunStatus.SUCCESS
+
+    properties = published(client, run_id)
+    assert properties["nessie_ops.partition"] == ("2013-01",)
+    assert properties["nessie_ops.job"] == ("load_month",)
+    head = client.get_reference("main").hash
+    tables = {str(entry.name) for entry in client.list_entries(head) if len(entry.name.elements) == 2}
+    assert {"bronze.flights", "silver.flights", "silver.flights_weather", "gold.airport_hourly"} <= tables
+    assert [reference.name for reference in client.list_references(prefix="run/")] == []
+
+    # Read back through Dagster: the materialization of the publish names main's commit.
+    event = instance.get_latest_materialization_event(dg.AssetKey("publish"))
+    assert event and event.asset_materialization and event.run_id == run_id
+    assert event.asset_materialization.metadata["nessie/commit"].value == head
+
+
+@pytest.fixture
+def page(ui: int) -> Iterator[Page]:
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert binary, "chromium is not installed; `make test` installs it, or says what is missing"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=binary, args=CHROMIUM)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(60_000)
+        yield page
+        browser.close()
+
+
+@pytest.mark.browser
+def test_a_click_on_launch_ends_on_main(
+    ui: int, page: Page, graphql: DagsterGraphQLClient, client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    page.goto(f"http://127.0.0.1:{ui}/locations/nessie_ops/jobs/load_month")
+    page.get_by_role("button", name="Materialize all").click()
+    page.get_by_placeholder("ex: 2013-01").fill("2013-02")
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Launch 1 run").click()
+
+    def launched() -> str | None:
+        runs = instance.get_runs(dg.RunsFilter(tags={"dagster/from_ui": "true"}))
+        return runs[0].run_id if runs else None
+
+    run_id = wait_for("the launched run", launched)
+    assert finish(graphql, run_id) == dg.DagsterRunStatus.SUCCESS
+    assert published(client, run_id)["nessie_ops.partition"] == ("2013-02",)
+
+    page.goto(f"http://127.0.0.1:{ui}/runs/{run_id}")
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=60_000)
+    page.goto(f"http://127.0.0.1:{ui}/assets/gold/carrier_delays")
+    expect(page.get_by_text("2013-02").first).to_be_visible(timeout=60_000)
+
+
+def test_a_terminated_run_is_cancelled_and_quarantined(
+    graphql: DagsterGraphQLClient, client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    before = client.get_reference("main").hash
+    run_id = graphql.submit_job_execution("load_month", tags={"dagster/partition": "2013-03"})
+
+    def writes() -> bool:
+        # The branch has a commit of its own: Spark is at work.
+        found = {reference.name: reference.hash for reference in client.list_references(prefix="run/")}
+        return found.get(f"run/{run_id}", before) != before
+
+    wait_for("the run's first commit", writes)
+    graphql.terminate_run(run_id)
+    assert finish(graphql, run_id) == dg.DagsterRunStatus.CANCELED
+
+    def reason() -> str | None:
+        return client.get_reference(f"run/{run_id}").properties.get("quarantined")
+
+    assert "cancel" in wait_for("the quarantine by the sensor", reason).lower()
+    assert client.get_reference("main").hash == before
+    flights = ContentKey.of("silver", "flights")
+    assert flights in client.get_contents(before, [flights])
