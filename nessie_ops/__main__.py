@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nessie_ops.cli import build_app, run
+from nessie_ops.cli.demo import make_demo
 from nessie_ops.cli.ui import make_ui
 
 
@@ -19,10 +20,18 @@ def _run_ui(*, host: str, port: int) -> int:
     return run_ui(host=host, port=port)
 
 
+def _run_demo() -> int:
+    from nessie_ops.demo import run_demo
+    from nessie_ops.runtime.home import get_home
+
+    return run_demo(get_home())
+
+
 def main() -> None:
     """Run the command line of this process."""
     app = build_app(_serve)
     app.command("ui")(make_ui(_run_ui))
+    app.command("demo")(make_demo(_run_demo))
     run(app)
 
 
