@@ -61,8 +61,10 @@ def run_month(
         return _drive(instance, run, on_event)
 
 
-def resume_run(run_id: str, instance: dg.DagsterInstance, *, on_event: OnEvent = lambda event: None) -> MonthRun:
-    """Execute a failed or cancelled run again from the step that failed, on its own branch."""
+def resume_run(
+    run_id: str, instance: dg.DagsterInstance, *, all_steps: bool = False, on_event: OnEvent = lambda event: None
+) -> MonthRun:
+    """Execute a failed or cancelled run again on its own branch, from the step that failed or from the start."""
     end_abandoned(instance)
     parent = instance.get_run_by_id(run_id)
     if parent is None or parent.job_name != load_month.name:
@@ -70,7 +72,8 @@ def resume_run(run_id: str, instance: dg.DagsterInstance, *, on_event: OnEvent =
     if parent.status not in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED):
         raise BadRequest(f"run: {run_id} is {parent.status.value}; only a failed or cancelled run can be resumed.")
     with _driving(instance) as lock:
-        return _drive(instance, _again(instance, parent, lock, all_steps=_is_rebase(instance, parent)), on_event)
+        run = _again(instance, parent, lock, all_steps=all_steps or _is_rebase(instance, parent))
+        return _drive(instance, run, on_event)
 
 
 def end_abandoned(instance: dg.DagsterInstance) -> list[str]:

@@ -54,7 +54,7 @@ def count_rows(source: Path, table: Table, month: Month | None = None) -> int:
     """How many rows the file has (of `month`), counted apart from the typed reading, to check that one."""
     with _open(_path(source, table)) as file:
         rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-        header = next(rows)
+        header = next(rows, [])
         if month is None:
             return sum(1 for row in rows if row)
         year, number = header.index("year"), header.index("month")

@@ -53,5 +53,10 @@ def airport_hourly(month: Month) -> str:
     return f"""
 SELECT origin, hour, {_DEPARTURES}, count_if(rough AND cancelled) AS rough_cancelled,
   100D * count_if(dep_delay_min >= {LATE_MIN}) / nullif(count(dep_delay_min), 0) AS late_departure_pct,
-  avg(visib_mi) AS avg_visib_mi, avg(wind_mph) AS avg_wind_mph
+  {_exact_avg("visib_mi")} AS avg_visib_mi, {_exact_avg("wind_mph")} AS avg_wind_mph
 FROM {FLIGHTS_WEATHER.name} WHERE {month.where} GROUP BY origin, hour"""
+
+
+def _exact_avg(column: str) -> str:
+    # Sums of decimals do not depend on their order, so that loading again gives the same number.
+    return f"CAST(avg(CAST({column} AS DECIMAL(9, 4))) AS DOUBLE)"

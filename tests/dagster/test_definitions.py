@@ -52,7 +52,7 @@ def test_every_step_of_the_job_comes_after_the_branch_and_before_publishing() ->
     assert len(tables) == 9
     for key in tables:
         assert dg.AssetKey("run_branch") in graph.get_ancestor_asset_keys(key)
-        assert dg.AssetKey("validated") in {child for child in graph.get(key).child_keys}
+        assert dg.AssetKey("validated") in graph.get(key).child_keys
     assert graph.get(dg.AssetKey("publish")).parent_keys == {dg.AssetKey("validated")}
 
 

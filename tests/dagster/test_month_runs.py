@@ -1,0 +1,270 @@
+"""Whole months through the job, on real Spark and a real server: published, refused, repeated, re-based, cancelled."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.transforms.deliveries import count_rows
+from assets.transforms.months import Month
+from assets.transforms.tables import FLIGHTS, TABLES, WEATHER
+from nessie_ops.client import NessieClient
+from nessie_ops.definitions import build
+from nessie_ops.errors import BadRequest, Forbidden
+from nessie_ops.model import QUARANTINED, ContentKey, IcebergTable, Merge, NewCommit, ReferenceType
+from nessie_ops.month_runs import MonthRun, resume_run, run_month
+from resources.spark import SparkLake
+from tests.dagster.deliveries import Row, change_rows
+
+pytestmark = pytest.mark.spark
+
+Counts = dict[str, int]
+
+
+@pytest.fixture
+def damaged(source: Path, tmp_path: Path) -> Path:
+    """The deliveries, with two keys of February repeated and one clock that shows 25:75."""
+    folder = tmp_path / "damaged"
+    shutil.copytree(source, folder)
+
+    def damage(rows: list[Row]) -> list[Row]:
+        first = next(n for n, row in enumerate(rows) if row["month"] == "2")
+        repeated = [{**row, "dep_delay": "60"} for row in rows[first : first + 2]]
+        return [*rows[:first], {**rows[first], "dep_time": "2575"}, *rows[first + 1 :], *repeated]
+
+    change_rows(folder, "flights", damage)
+    return folder
+
+
+def counts_on(lake: SparkLake, ref: str, month: str) -> Counts:
+    """Rows of the month in each monthly table."""
+    where = Month.parse(month).where
+    tables = [table for table in TABLES.values() if table.monthly]
+    columns = ", ".join(f"(SELECT count(*) FROM {t.name} WHERE {where}) AS n{n}" for n, t in enumerate(tables))
+    with lake.session(ref) as spark:
+        row = spark.sql(f"SELECT {columns}").first()
+    assert row is not None
+    return {table.name: row[n] for n, table in enumerate(tables)}
+
+
+def check_month(lake: SparkLake, source: Path, month: str) -> None:
+    """Every delivered row of the month is on main once."""
+    counts = counts_on(lake, "main", month)
+    flights = count_rows(source, FLIGHTS, Month.parse(month))
+    assert counts["bronze.flights"] == counts["silver.flights"] == counts["silver.flights_weather"] == flights > 2000
+    assert counts["bronze.weather"] == count_rows(source, WEATHER, Month.parse(month))
+    assert counts["gold.carrier_delays"] > 10 and counts["gold.airport_hourly"] > 40
+    with lake.session("main") as spark:
+        where = Month.parse(month).where
+        keys = spark.sql(f"SELECT DISTINCT {', '.join(FLIGHTS.key)} FROM silver.flights WHERE {where}").count()
+        summed = spark.sql(f"SELECT sum(flights) FROM gold.carrier_delays WHERE {where}").first()
+    assert summed is not None
+    assert keys == summed[0] == flights
+
+
+def after(step: str, act: Callable[[str], None]) -> Callable[[dg.DagsterEvent], None]:
+    """Call `act` with nothing known but that `step` succeeded; once."""
+    done = []
+
+    def on_event(event: dg.DagsterEvent) -> None:
+        if event.is_step_success and event.step_key == step and not done:
+            done.append(step)
+            act(step)
+
+    return on_event
+
+
+def test_a_month_reaches_main_as_one_commit(
+    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+) -> None:
+    result = run_month("2013-01", instance, source_dir=str(source))
+    assert (result.reason, result.attempts) == ("", 1)
+    log = client.list_log(client.get_reference("main").hash, with_operations=True)
+    assert log[0].commit_meta.hash == result.commit
+    assert [entry.commit_meta.message for entry in log][1:] == ["Create namespaces bronze, silver, gold"]
+    assert log[0].operations is not None
+    assert {str(operation.key) for operation in log[0].operations} == set(TABLES)
+    properties = log[0].commit_meta.all_properties
+    assert properties["nessie_ops.run_id"] == properties["nessie_ops.root_run_id"] == (result.run_id,)
+    assert properties["nessie_ops.job"] == ("load_month",)
+    assert properties["nessie_ops.partition"] == ("2013-01",)
+    assert len(properties["nessie_ops.checks"]) == len(result.checks) == 29
+    assert "silver.flights:keys_unique passed" in properties["nessie_ops.checks"]
+    assert properties["nessie_ops.code_version"][0]
+    assert client.list_references(prefix="run/") == []
+    check_month(lake, source, "2013-01")
+
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags["nessie/branch"] == result.branch == f"run/{result.run_id}"
+    assert run.tags["nessie/base_hash"] == log[1].commit_meta.hash
+    assert run.tags["nessie/validated_hash"] == log[0].commit_meta.parent_commit_hashes[1]
+
+
+def test_materializations_carry_commit_snapshot_and_rows(
+    client: NessieClient, instance: dg.DagsterInstance, source: Path
+) -> None:
+    head = client.get_reference("main").hash
+    for table in TABLES.values():
+        key = dg.AssetKey(table.name.split("."))
+        event = instance.get_latest_materialization_event(key)
+        assert event is not None and event.asset_materialization is not None
+        metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+        [content] = client.get_contents(head, [ContentKey.of(*table.name.split("."))]).values()
+        assert isinstance(content, IcebergTable)
+        assert metadata["iceberg/snapshot_id"] == str(content.snapshot_id)
+        assert len(str(metadata["nessie/commit"])) == 64
+        month = Month(2013, 1) if table.monthly else None
+        if table.name.startswith("bronze"):
+            assert metadata["dagster/row_count"] == count_rows(source, table, month)
+        assert (table.monthly and metadata["dagster/partition_row_count"]) or metadata["dagster/row_count"]
+    published = instance.get_latest_materialization_event(dg.AssetKey("publish"))
+    assert published is not None and published.asset_materialization is not None
+    assert published.asset_materialization.metadata["nessie/commit"].value == head
+
+
+def test_a_month_run_again_leaves_the_same_rows(
+    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+) -> None:
+    before = client.get_reference("main").hash
+    client.create_reference(ReferenceType.TAG, "before", before)
+    result = run_month("2013-01", instance, source_dir=str(source))
+    assert result.commit == client.get_reference("main").hash != before
+    check_month(lake, source, "2013-01")
+    for name in TABLES:
+        with lake.session("before") as spark:
+            old = sorted(map(repr, spark.table(name).collect()))
+        with lake.session("main") as spark:
+            assert sorted(map(repr, spark.table(name).collect())) == old
+    log = client.list_log(client.get_reference("main").hash, with_operations=True)
+    written = {str(operation.key) for operation in log[0].operations or ()}
+    assert not written & {"bronze.planes", "bronze.airports", "bronze.airlines"}  # unchanged, so not written
+
+
+def test_a_damaged_month_is_refused_with_samples_and_leaves_main_alone(
+    client: NessieClient, instance: dg.DagsterInstance, damaged: Path
+) -> None:
+    before = client.get_reference("main").hash
+    result = run_month("2013-02", instance, source_dir=str(damaged))
+    assert result.commit is None
+    assert result.reason == (
+        "checks failed: bronze.flights:keys_unique (4 rows), bronze.flights:times_possible (1 rows)"
+    )
+    assert client.get_reference("main").hash == before
+    branch = client.get_reference(result.branch)
+    assert branch.properties[QUARANTINED] == result.reason
+    request = Merge(from_ref=result.branch, from_hash=branch.hash, meta=NewCommit(message="force it"))
+    with pytest.raises(Forbidden, match="quarantined"):
+        client.merge("main", None, request)
+    sample = result.checks["bronze.flights:times_possible"].metadata["sample"]
+    assert isinstance(sample, dg.MarkdownMetadataValue)
+    assert "| 2575 |" in str(sample.value)
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None and run.status == dg.DagsterRunStatus.FAILURE
+    assert run.tags["dagster/will_retry"] == "false"  # a failed check is not tried again
+    steps = {stats.step_key for stats in instance.get_run_step_stats(result.run_id)}
+    assert "check_bronze_flights" in steps and not steps & {"silver__flights", "validated", "publish"}
+
+
+def test_a_refused_month_resumes_on_its_branch_when_the_delivery_is_mended(
+    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path, damaged: Path
+) -> None:
+    refused = run_month("2013-02", instance, source_dir=str(damaged))
+    shutil.copy(source / "flights.csv", damaged)
+    # Only the checks failed, so only they and what follows run again: the table still has the damaged rows.
+    still = resume_run(refused.run_id, instance)
+    assert still.commit is None and "rows_match_delivery" in still.reason
+    whole = resume_run(still.run_id, instance, all_steps=True)
+    assert whole.reason == ""
+    assert whole.branch == refused.branch
+    assert client.list_references(prefix=refused.branch) == []
+    check_month(lake, source, "2013-02")
+
+
+def test_two_months_that_overlap_both_reach_main(
+    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+) -> None:
+    others: list[MonthRun] = []
+
+    def load_another(_step: str) -> None:
+        others.append(run_month("2013-03", instance, source_dir=str(source)))
+
+    result = run_month("2013-01", instance, source_dir=str(source), on_event=after("validated", load_another))
+    assert (result.reason, result.attempts) == ("", 2)
+    assert others[0].commit is not None
+    log = [entry.commit_meta.hash for entry in client.list_log(client.get_reference("main").hash, limit=2)]
+    assert log == [result.commit, others[0].commit]
+    for month in ("2013-01", "2013-02", "2013-03"):
+        check_month(lake, source, month)
+    first = instance.get_run_by_id(result.branch.removeprefix("run/"))
+    assert first is not None
+    assert {"silver.flights", "gold.carrier_delays"} <= set(first.tags["nessie/rebase"].split(", "))
+    assert first.tags["dagster/retry_strategy"] == "ALL_STEPS"  # what a daemon would go by
+    assert first.tags["dagster/will_retry"] == "true"
+    second = instance.get_run_by_id(result.run_id)
+    assert second is not None
+    assert second.tags["dagster/retry_strategy"] == "FROM_FAILURE"
+    assert second.tags["nessie/base_hash"] == others[0].commit
+
+
+def test_a_run_that_is_being_cancelled_does_not_publish(
+    client: NessieClient, instance: dg.DagsterInstance, source: Path
+) -> None:
+    before = client.get_reference("main").hash
+
+    def cancel(_step: str) -> None:
+        [run] = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        instance.report_run_canceling(run)  # as Terminate does; the signal itself is swallowed
+
+    result = run_month("2013-01", instance, source_dir=str(source), on_event=after("validated", cancel))
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None and run.status == dg.DagsterRunStatus.CANCELED
+    assert (result.commit, result.reason) == (None, "the run was cancelled")
+    assert client.get_reference("main").hash == before
+    assert client.get_reference(result.branch).properties[QUARANTINED] == "the run was cancelled"
+
+
+def test_a_branch_that_moved_after_validation_is_not_published(
+    client: NessieClient, instance: dg.DagsterInstance, source: Path, lake: SparkLake
+) -> None:
+    before = client.get_reference("main").hash
+
+    def write(_step: str) -> None:
+        [branch] = [b for b in client.list_references(prefix="run/") if QUARANTINED not in b.properties]
+        with lake.session(branch.name) as spark:
+            spark.sql("DELETE FROM silver.flights WHERE carrier = 'UA'")
+
+    result = run_month("2013-01", instance, source_dir=str(source), on_event=after("validated", write))
+    assert result.commit is None and "someone wrote to it" in result.reason
+    assert client.get_reference("main").hash == before
+    again = resume_run(result.run_id, instance, all_steps=True)
+    assert again.commit == client.get_reference("main").hash != before
+
+
+def test_bad_requests_start_no_run(instance: dg.DagsterInstance, client: NessieClient) -> None:
+    runs, heads = instance.get_runs_count(), client.list_references()
+    with pytest.raises(BadRequest, match=r"^month: "):
+        run_month("2014-01", instance)
+    with pytest.raises(BadRequest, match="is not a run of load_month"):
+        resume_run("nothing", instance)
+    done = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)[0]
+    with pytest.raises(BadRequest, match="is SUCCESS"):
+        resume_run(done.run_id, instance)
+    assert (instance.get_runs_count(), client.list_references()) == (runs, heads)
+
+
+def test_a_run_without_partition_says_what_to_do(instance: dg.DagsterInstance, client: NessieClient) -> None:
+    before = client.get_reference("main").hash
+    job = build().resolve_job_def("load_month")
+    result = job.execute_in_process(
+        instance=instance, raise_on_error=False, asset_selection=[dg.AssetKey(["gold", "carrier_delays"])]
+    )
+    [failure] = [event for event in result.all_events if event.is_step_failure]
+    error = failure.step_failure_data.error
+    assert error is not None and error.cause is not None
+    assert "launch the job load_month for one month" in error.cause.message
+    assert client.get_reference("main").hash == before
