@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from nessie_ops.errors import MachineNotReady
-from nessie_ops.runtime.home import create_home, dagster_home, get_home
+from nessie_ops.instance import open_instance
+from nessie_ops.runtime.home import dagster_home, get_home
 
 ROOT = Path(__file__).parents[1]
 WORKSPACE = ROOT / "workspace.yaml"
@@ -22,7 +23,9 @@ def run_ui(*, host: str, port: int) -> int:
     """Run both until one ends or a signal tells to stop; 0 when told to, 1 when one ended by itself."""
     if not WORKSPACE.exists():
         raise MachineNotReady(f"{WORKSPACE} does not exist; run this from a checkout of the project")
-    folder = dagster_home(create_home(get_home()))
+    folder = dagster_home(get_home())
+    with open_instance(get_home()):
+        pass  # creates Dagster's databases, which the webserver and the daemon cannot do at the same time
     stopped = _stop_on_signals()
     processes = {name: _start(command, folder) for name, command in _commands(host, port).items()}
     print(f"nessie-ops: Dagster at http://{host}:{port}, its runs and the catalog in {folder.parent}", flush=True)
