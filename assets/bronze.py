@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.branch import run_branch
-from assets.runs import branch_of, month_of
+from assets.runs import month_of, opened_branch_of
 from assets.tables import materialized, table_asset
 from assets.transforms.bronze import load_all, load_month
 from assets.transforms.tables import DELIVERED, Table
@@ -17,7 +17,7 @@ def _build(table: Table) -> dg.AssetsDefinition:
     def delivered(
         context: dg.AssetExecutionContext, catalog: CatalogResource, deliveries: Deliveries, lake: SparkLake
     ) -> dg.MaterializeResult:
-        with lake.session(branch_of(context.run)) as spark:
+        with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
             if table.monthly:
                 load_month(spark, table, deliveries.folder, month_of(context.run))
             else:

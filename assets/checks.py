@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from assets.runs import READ_AT, branch_of, key_of, month_of
+from assets.runs import READ_AT, key_of, month_of, opened_branch_of
 from assets.transforms.audits import Audit, Finding, run_audits
 from assets.transforms.deliveries import count_rows
 from assets.transforms.months import FIRST, Month
@@ -63,7 +63,8 @@ all_checks = [_build(table) for table in TABLES.values()]
 def _evaluate(
     run: dg.DagsterRun, catalog: CatalogResource, lake: SparkLake, audits: Sequence[Audit]
 ) -> list[dg.AssetCheckResult]:
-    branch, client = branch_of(run), catalog.client
+    client = catalog.client
+    branch = opened_branch_of(run, client)
     read_at = client.get_reference(branch).hash
     with lake.session(branch) as spark:
         findings = run_audits(spark, audits)

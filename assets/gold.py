@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.runs import branch_of, key_of, month_of
+from assets.runs import key_of, month_of, opened_branch_of
 from assets.tables import materialized, table_asset
 from assets.transforms.gold import replace_airport_hourly, replace_carrier_delays
 from assets.transforms.tables import AIRLINES, AIRPORT_HOURLY, CARRIER_DELAYS, FLIGHTS_WEATHER
@@ -14,7 +14,7 @@ from resources.spark import SparkLake
 def gold_carrier_delays(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(branch_of(context.run)) as spark:
+    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
         replace_carrier_delays(spark, month_of(context.run))
         return materialized(context, catalog, spark, CARRIER_DELAYS)
 
@@ -23,7 +23,7 @@ def gold_carrier_delays(
 def gold_airport_hourly(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(branch_of(context.run)) as spark:
+    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
         replace_airport_hourly(spark, month_of(context.run))
         return materialized(context, catalog, spark, AIRPORT_HOURLY)
 

@@ -13,7 +13,8 @@ from assets.run_branches import Evidence, branch_name
 from assets.transforms.audits import Audit
 from assets.transforms.months import Month
 from assets.transforms.tables import Table
-from nessie_ops.errors import BadRequest
+from nessie_ops.client import NessieClient
+from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.model import ContentKey, parse_hash
 
 BRANCH_TAG, BASE_TAG, VALIDATED_TAG = "nessie/branch", "nessie/base_hash", "nessie/validated_hash"
@@ -32,6 +33,17 @@ def root_of(run: dg.DagsterRun) -> str:
 def branch_of(run: dg.DagsterRun) -> str:
     """The branch that the run reads and writes."""
     return branch_name(root_of(run))
+
+
+def opened_branch_of(run: dg.DagsterRun, client: NessieClient) -> str:
+    """The run's branch; BadRequest when the run has not opened it, as when its assets are launched one by one."""
+    try:
+        return client.get_reference(branch_of(run)).name
+    except ReferenceNotFound:
+        raise BadRequest(
+            f"Branch '{branch_of(run)}' does not exist: launch the job load_month, which opens it, "
+            "or re-execute all steps of the run if the branch was deleted."
+        ) from None
 
 
 def month_of(run: dg.DagsterRun) -> Month:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.runs import branch_of, key_of, month_of
+from assets.runs import key_of, month_of, opened_branch_of
 from assets.tables import materialized, table_asset
 from assets.transforms.silver import replace_flights_weather, upsert_flights
 from assets.transforms.tables import AIRPORTS, CLEAN_FLIGHTS, FLIGHTS, FLIGHTS_WEATHER, WEATHER
@@ -14,7 +14,7 @@ from resources.spark import SparkLake
 def silver_flights(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(branch_of(context.run)) as spark:
+    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
         upsert_flights(spark, month_of(context.run))
         return materialized(context, catalog, spark, CLEAN_FLIGHTS)
 
@@ -23,7 +23,7 @@ def silver_flights(
 def silver_flights_weather(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(branch_of(context.run)) as spark:
+    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
         replace_flights_weather(spark, month_of(context.run))
         return materialized(context, catalog, spark, FLIGHTS_WEATHER)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table as Grid
 
 from assets.runs import Evaluations
@@ -16,18 +15,17 @@ from nessie_ops.model import CommitHash, DiffEntry, IcebergTable
 from nessie_ops.month_runs import MonthRun
 
 _LOG_ROWS = 8
+_SAMPLE_ROWS = 6
+_SAMPLE_COLUMNS = ("month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time", "dep_time", "dep_delay")
+_MEASURES = """sum(flights) AS flights, round(100D * sum(late_departures) / sum(departed), 1) AS late_pct,
+  round(sum(dep_delay_sum_min) / sum(departed), 1) AS avg_min,
+  round(sum(rough_avg_dep_delay_min * rough_flights) / sum(rough_flights), 1) AS rough_avg_min"""
 _CARRIERS = """
-SELECT name AS carrier, sum(flights) AS flights,
-  round(100D * sum(late_departures) / sum(departed), 1) AS late_pct,
-  round(sum(dep_delay_sum_min) / sum(departed), 1) AS avg_delay_min,
-  round(sum(rough_avg_dep_delay_min * rough_flights) / sum(rough_flights), 1) AS in_rough_weather_min
-FROM gold.carrier_delays WHERE {where} GROUP BY name HAVING flights >= 1000 ORDER BY avg_delay_min DESC LIMIT 6"""
+SELECT name AS carrier, {measures}
+FROM gold.carrier_delays WHERE {where} GROUP BY name HAVING flights >= 1000 ORDER BY avg_min DESC LIMIT 6"""
 _HOURS = """
-SELECT origin, lpad(hour, 2, '0') || ':00' AS hour, sum(flights) AS flights,
-  round(100D * sum(late_departures) / sum(departed), 1) AS late_pct,
-  round(sum(dep_delay_sum_min) / sum(departed), 1) AS avg_delay_min,
-  round(sum(rough_avg_dep_delay_min * rough_flights) / sum(rough_flights), 1) AS in_rough_weather_min
-FROM gold.airport_hourly WHERE {where} GROUP BY ALL HAVING flights >= 200 ORDER BY avg_delay_min DESC LIMIT 6"""
+SELECT origin, lpad(hour, 2, '0') || ':00' AS hour, {measures}
+FROM gold.airport_hourly WHERE {where} GROUP BY ALL HAVING flights >= 200 ORDER BY avg_min DESC LIMIT 6"""
 
 
 def print_result(console: Console, result: MonthRun, seconds: float) -> None:
@@ -37,7 +35,7 @@ def print_result(console: Console, result: MonthRun, seconds: float) -> None:
         text = f"published as {result.commit[:12]}, {passed} of {len(result.checks)} checks passed"
     else:
         text = f"[red]refused[/red]: {result.reason}"
-    console.print(f"[bold]{result.month}[/bold] {text}, in {seconds:.0f} s, on {result.branch}", highlight=False)
+    console.print(f"[bold]{result.month}[/bold] {text}, in {seconds:.0f} s", highlight=False)
 
 
 def print_failures(console: Console, checks: Evaluations) -> None:
@@ -45,7 +43,17 @@ def print_failures(console: Console, checks: Evaluations) -> None:
     for label, found in sorted(checks.items()):
         if not found.passed and found.blocking:
             console.print(f"\n[bold red]{label}[/bold red]: {found.description}", highlight=False)
-            console.print(Markdown(str(found.metadata["sample"].value)))
+            console.print(_sample(str(found.metadata["sample"].value)))
+
+
+def _sample(markdown: str) -> Grid:
+    """The rows of a check's Markdown table, in the columns that fit a terminal."""
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines())
+    shown = [n for n, name in enumerate(header) if name in _SAMPLE_COLUMNS]
+    grid = Grid(*(header[n] for n in shown))
+    for row in rows[:_SAMPLE_ROWS]:
+        grid.add_row(*(row[n] for n in shown))
+    return grid
 
 
 def print_log(console: Console, client: NessieClient, head: CommitHash) -> None:
@@ -69,11 +77,12 @@ def print_gold(console: Console, spark: SparkSession, months: Sequence[str]) -> 
     """Which carriers and hours are late, and how weather matters."""
     where = " OR ".join(f"({Month.parse(month).where})" for month in months)
     for title, query in (("The latest carriers", _CARRIERS), ("The latest hours", _HOURS)):
-        rows = spark.sql(query.format(where=where))
+        rows = spark.sql(query.format(where=where, measures=_MEASURES))
         grid = Grid(*rows.columns, title=f"\n{title}, {' and '.join(months)}", title_justify="left")
         for row in rows.collect():
             grid.add_row(*(str(value) for value in row))
         console.print(grid)
+    console.print("Minutes of delay at departure, on average and in rough weather; late is 15 minutes or more.")
 
 
 def print_next_steps(console: Console) -> None:

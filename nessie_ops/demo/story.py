@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -26,9 +25,9 @@ from resources.spark import EnvironmentSpark, SparkLake
 GOOD, BAD = ("2013-01", "2013-02"), "2013-03"
 
 
-def run_demo(home: Path, console: Console) -> bool:
-    """Tell the story on `home`, which may have been through it before; whether all of it was verified."""
-    catalog = CatalogResource()
+def run_demo(home: Path) -> int:
+    """Tell the story on `home`, which may have been through it before; the exit code: 0 only if all was verified."""
+    console, catalog = Console(), CatalogResource()
     demo = _Demo(home, console, catalog, SparkLake(pyspark=EnvironmentSpark(), catalog=catalog))
     console.print(f"[bold]nessie-ops demo[/bold]: flights of New York in 2013, in {home}", highlight=False)
     with open_instance(home) as instance:
@@ -37,7 +36,7 @@ def run_demo(home: Path, console: Console) -> bool:
         demo.refuse_damaged_month(instance, BAD)
     demo.verdict.print(console)
     show.print_next_steps(console)
-    return demo.verdict.holds
+    return 0 if demo.verdict.holds else 1
 
 
 class _Demo:

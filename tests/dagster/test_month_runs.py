@@ -11,7 +11,7 @@ import pytest
 
 from assets.transforms.deliveries import count_rows
 from assets.transforms.months import Month
-from assets.transforms.tables import FLIGHTS, TABLES, WEATHER
+from assets.transforms.tables import TABLES
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest, Forbidden
@@ -19,10 +19,9 @@ from nessie_ops.model import QUARANTINED, ContentKey, IcebergTable, Merge, NewCo
 from nessie_ops.month_runs import MonthRun, resume_run, run_month
 from resources.spark import SparkLake
 from tests.dagster.deliveries import Row, change_rows
+from tests.dagster.months import check_month
 
 pytestmark = pytest.mark.spark
-
-Counts = dict[str, int]
 
 
 @pytest.fixture
@@ -40,32 +39,6 @@ def damaged(source: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def counts_on(lake: SparkLake, ref: str, month: str) -> Counts:
-    """Rows of the month in each monthly table."""
-    where = Month.parse(month).where
-    tables = [table for table in TABLES.values() if table.monthly]
-    columns = ", ".join(f"(SELECT count(*) FROM {t.name} WHERE {where}) AS n{n}" for n, t in enumerate(tables))
-    with lake.session(ref) as spark:
-        row = spark.sql(f"SELECT {columns}").first()
-    assert row is not None
-    return {table.name: row[n] for n, table in enumerate(tables)}
-
-
-def check_month(lake: SparkLake, source: Path, month: str) -> None:
-    """Every delivered row of the month is on main once."""
-    counts = counts_on(lake, "main", month)
-    flights = count_rows(source, FLIGHTS, Month.parse(month))
-    assert counts["bronze.flights"] == counts["silver.flights"] == counts["silver.flights_weather"] == flights > 2000
-    assert counts["bronze.weather"] == count_rows(source, WEATHER, Month.parse(month))
-    assert counts["gold.carrier_delays"] > 10 and counts["gold.airport_hourly"] > 40
-    with lake.session("main") as spark:
-        where = Month.parse(month).where
-        keys = spark.sql(f"SELECT DISTINCT {', '.join(FLIGHTS.key)} FROM silver.flights WHERE {where}").count()
-        summed = spark.sql(f"SELECT sum(flights) FROM gold.carrier_delays WHERE {where}").first()
-    assert summed is not None
-    assert keys == summed[0] == flights
-
-
 def after(step: str, act: Callable[[str], None]) -> Callable[[dg.DagsterEvent], None]:
     """Call `act` with nothing known but that `step` succeeded; once."""
     done = []
@@ -78,10 +51,16 @@ def after(step: str, act: Callable[[str], None]) -> Callable[[dg.DagsterEvent], 
     return on_event
 
 
+@pytest.fixture(scope="module")
+def january(instance: dg.DagsterInstance, source: Path) -> MonthRun:
+    """January on main, which was empty."""
+    return run_month("2013-01", instance, source_dir=str(source))
+
+
 def test_a_month_reaches_main_as_one_commit(
-    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+    january: MonthRun, client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
 ) -> None:
-    result = run_month("2013-01", instance, source_dir=str(source))
+    result = january
     assert (result.reason, result.attempts) == ("", 1)
     log = client.list_log(client.get_reference("main").hash, with_operations=True)
     assert log[0].commit_meta.hash == result.commit
@@ -106,9 +85,10 @@ def test_a_month_reaches_main_as_one_commit(
 
 
 def test_materializations_carry_commit_snapshot_and_rows(
-    client: NessieClient, instance: dg.DagsterInstance, source: Path
+    january: MonthRun, client: NessieClient, instance: dg.DagsterInstance, source: Path
 ) -> None:
-    head = client.get_reference("main").hash
+    head = january.commit
+    assert head is not None
     for table in TABLES.values():
         key = dg.AssetKey(table.name.split("."))
         event = instance.get_latest_materialization_event(key)
@@ -128,10 +108,10 @@ def test_materializations_carry_commit_snapshot_and_rows(
 
 
 def test_a_month_run_again_leaves_the_same_rows(
-    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+    january: MonthRun, client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
 ) -> None:
-    before = client.get_reference("main").hash
-    client.create_reference(ReferenceType.TAG, "before", before)
+    assert january.commit is not None
+    before = client.create_reference(ReferenceType.TAG, "before", january.commit).hash
     result = run_month("2013-01", instance, source_dir=str(source))
     assert result.commit == client.get_reference("main").hash != before
     check_month(lake, source, "2013-01")
@@ -257,14 +237,20 @@ def test_bad_requests_start_no_run(instance: dg.DagsterInstance, client: NessieC
     assert (instance.get_runs_count(), client.list_references()) == (runs, heads)
 
 
-def test_a_run_without_partition_says_what_to_do(instance: dg.DagsterInstance, client: NessieClient) -> None:
+def test_an_asset_launched_by_itself_says_what_to_do(instance: dg.DagsterInstance, client: NessieClient) -> None:
     before = client.get_reference("main").hash
-    job = build().resolve_job_def("load_month")
-    result = job.execute_in_process(
-        instance=instance, raise_on_error=False, asset_selection=[dg.AssetKey(["gold", "carrier_delays"])]
+    result = (
+        build()
+        .resolve_job_def("load_month")
+        .execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            partition_key="2013-01",
+            asset_selection=[dg.AssetKey(["gold", "carrier_delays"])],
+        )
     )
     [failure] = [event for event in result.all_events if event.is_step_failure]
     error = failure.step_failure_data.error
     assert error is not None and error.cause is not None
-    assert "launch the job load_month for one month" in error.cause.message
+    assert "launch the job load_month" in error.cause.message
     assert client.get_reference("main").hash == before

@@ -130,6 +130,38 @@ def test_a_launch_by_graphql_ends_on_main(
     assert event.asset_materialization.metadata["nessie/commit"].value == head
 
 
+def test_two_launches_at_once_both_end_on_main(
+    graphql: DagsterGraphQLClient, client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    """Both write the same tables from the same main: the daemon runs the second again, on top of the first."""
+    before = client.get_reference("main").hash
+    launched = [
+        graphql.submit_job_execution("load_month", tags={"dagster/partition": month})
+        for month in ("2013-02", "2013-03")
+    ]
+
+    def loaded() -> set[str]:
+        log = client.list_log(client.get_reference("main").hash, limit_hash=before)
+        entries = [entry.commit_meta for entry in log if entry.commit_meta.hash != before]
+        return {entry.all_properties["nessie_ops.partition"][0] for entry in entries}
+
+    wait_for("both months on main", lambda: loaded() == {"2013-02", "2013-03"})
+    groups = [[run_id, *_again(instance, run_id)] for run_id in launched]
+    bases = {instance.get_run_by_id(run_id).tags["nessie/base_hash"] for run_id in launched}  # type: ignore[union-attr]
+    assert bases == {before}, "both started from the same main"
+    assert sorted(len(group) for group in groups) == [1, 2], "one run was enough for the first, the second took two"
+    loser = next(group for group in groups if len(group) == 2)
+    first = instance.get_run_by_id(loser[0])
+    assert first and "silver.flights" in first.tags["nessie/rebase"], "the conflict names the tables"
+    assert finish(graphql, loser[1]) == dg.DagsterRunStatus.SUCCESS
+    wait_for("no branch left", lambda: not client.list_references(prefix="run/"))
+
+
+def _again(instance: dg.DagsterInstance, run_id: str) -> list[str]:
+    """The re-executions of a run."""
+    return [run.run_id for run in instance.get_runs(dg.RunsFilter(tags={"dagster/root_run_id": run_id}))]
+
+
 @pytest.fixture
 def page(ui: int) -> Iterator[Page]:
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

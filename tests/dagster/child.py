@@ -1,0 +1,61 @@
+"""A process that loads a month and can be told where to wait or to die: `child.py MONTH SOURCE [option...]`.
+
+    --pause STEP      after STEP has succeeded, wait for a line on standard input
+    --die WHEN        kill this process with SIGKILL `before` or `after` its merge into main
+
+Each event of a step is printed as a line `EVENT STEP`, the end as `END <run id> <attempts> <commit>`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+import dagster as dg
+
+from nessie_ops.client import NessieClient
+from nessie_ops.instance import open_instance
+from nessie_ops.model import CommitHash, Merge, MergeResult
+from nessie_ops.month_runs import run_month
+from nessie_ops.runtime.home import get_home
+
+_merge = NessieClient.merge
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("month")
+    parser.add_argument("source")
+    parser.add_argument("--pause")
+    parser.add_argument("--die", choices=("before", "after"))
+    options = parser.parse_args()
+    if options.die:
+        NessieClient.merge = _die_before if options.die == "before" else _die_after  # type: ignore[method-assign]
+
+    def on_event(event: dg.DagsterEvent) -> None:
+        if event.step_key and event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS):
+            print(event.event_type_value, event.step_key, flush=True)
+        if event.is_step_success and event.step_key == options.pause:
+            options.pause = None  # once, not when re-based
+            sys.stdin.readline()
+
+    with open_instance(get_home()) as instance:
+        result = run_month(options.month, instance, source_dir=options.source, on_event=on_event)
+    print("END", result.run_id, result.attempts, result.commit, result.reason, flush=True)
+
+
+def _die_before(self: NessieClient, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def _die_after(self: NessieClient, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
+    _merge(self, branch, expected, request)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    main()
