@@ -1,16 +1,19 @@
 """Metadata files: immutable JSON, read through a cache and written once, on any file system fsspec knows.
 
 Invariants: a file is never overwritten; on a local disk, `write` returns only when the file and its
-folder entries would survive a power cut, so a commit that names the file may follow.  Knows no Iceberg.
+folder entries would survive a power cut, so a commit that names the file may follow.  What `read`
+returns is a JSON object, since it is sent to clients as it is.  Knows no Iceberg.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import zlib
 
 import fsspec
+import msgspec
 
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.errors import MetadataUnavailable
@@ -18,6 +21,8 @@ from nessie_ops.store import Cache
 
 CACHE_BYTES = 64 << 20  # a few thousand tables of ordinary size
 MAX_METADATA_BYTES = 256 << 20  # about a million snapshots; more is an attack or a mistake
+# Another catalog's `v1.metadata.json` is written anew once its table is dropped; a UUID is never used twice.
+_NEVER_REUSED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*$", re.IGNORECASE)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
@@ -38,7 +43,9 @@ class MetadataFiles:
         if cached is not None:
             return bytes(cached)
         data = self.read_foreign(location)
-        self._cache.put(location, data, len(data))
+        _check_json(data, location)
+        if _NEVER_REUSED.search(location):
+            self._cache.put(location, data, len(data))
         return data
 
     def read_foreign(self, location: str) -> bytes:
@@ -59,7 +66,8 @@ class MetadataFiles:
         packed = _gzip(data) if ".gz." in location.rpartition("/")[2] else data
         try:
             if location.startswith("file://"):
-                _write_local(location.removeprefix("file://"), packed)
+                root = self.warehouse.location.removeprefix("file://")
+                _write_local(location.removeprefix("file://"), packed, root)
             else:
                 fs, path = fsspec.url_to_fs(location)
                 fs.pipe_file(path, packed, mode="create")
@@ -87,12 +95,19 @@ def _unpack(raw: bytes, location: str) -> bytes:
     return raw
 
 
+def _check_json(data: bytes, location: str) -> None:
+    try:
+        msgspec.json.decode(data, type=dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MetadataUnavailable(f"The metadata file {location} is damaged: {error}") from error
+
+
 def _gzip(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=_GZIP_WINDOW)
     return packer.compress(data) + packer.flush()
 
 
-def _write_local(path: str, data: bytes) -> None:
+def _write_local(path: str, data: bytes, root: str) -> None:
     folder = os.path.dirname(path)
     _make_folders(folder)
     with open(path, "xb") as file:
@@ -103,7 +118,12 @@ def _write_local(path: str, data: bytes) -> None:
         except OSError:  # such as a full disk
             os.unlink(path)
             raise
-    _sync_folder(folder)
+    # Up to the warehouse: a folder that was there may be another writer's, who has not synced its entry yet.
+    while True:
+        _sync_folder(folder)
+        if len(folder) <= len(root):
+            return
+        folder = os.path.dirname(folder)
 
 
 def _make_folders(folder: str) -> None:

@@ -69,7 +69,7 @@ def new_metadata(request: CreateTable, location: str, table_uuid: UUID, created_
             properties=properties,
             table_uuid=table_uuid,
         )
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
         raise BadRequest(f"Cannot create the table: {first_line(error)}") from error
 
 

@@ -54,7 +54,8 @@ def _complete(update: Json) -> Json:
     spec = update.get("spec")
     if update.get("action") != "add-spec" or not isinstance(spec, dict) or not isinstance(spec.get("fields"), list):
         return update
-    return {**update, "spec": {**spec, "fields": [{"field-id": UNASSIGNED, **field} for field in spec["fields"]]}}
+    fields = [{"field-id": UNASSIGNED, **field} if isinstance(field, dict) else field for field in spec["fields"]]
+    return {**update, "spec": {**spec, "fields": fields}}
 
 
 def apply_updates(base: TableMetadata, location: str, updates: Sequence[TableUpdate]) -> TableMetadata | None:

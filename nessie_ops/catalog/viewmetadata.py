@@ -133,7 +133,7 @@ class _Editor:
 
     def _remove_properties(self, update: Json, field: str) -> None:
         given = update.get("removals")
-        if not isinstance(given, list):
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
             raise BadRequest(f"{field}.removals: must be a list of names.")
         for name in given:
             self._view["properties"].pop(name, None)

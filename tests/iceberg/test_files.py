@@ -14,6 +14,8 @@ from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.errors import BadRequest, MetadataUnavailable
 
+UUID = "0b9f5b8e-6c0c-4a8e-8a39-6a8f3c1d2e4f"
+
 
 @pytest.fixture(params=["file", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> MetadataFiles:
@@ -24,7 +26,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> MetadataFiles:
 
 @pytest.fixture
 def location(files: MetadataFiles) -> str:
-    return f"{files.warehouse.location}/db/t/metadata/00000-a.metadata.json"
+    return f"{files.warehouse.location}/db/t/metadata/00000-{UUID}.metadata.json"
 
 
 def stored(location: str) -> bytes:
@@ -42,9 +44,10 @@ def test_round_trip(files: MetadataFiles, location: str) -> None:
 
 def test_compressed(files: MetadataFiles) -> None:
     location = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
-    files.write(location, b"{}" * 1000)
+    data = b'{"a": "' + b"x" * 2000 + b'"}'
+    files.write(location, data)
     assert len(stored(location)) < 200
-    assert MetadataFiles(files.warehouse).read(location) == b"{}" * 1000
+    assert MetadataFiles(files.warehouse).read(location) == data
 
 
 def test_never_overwritten(files: MetadataFiles, location: str) -> None:
@@ -99,6 +102,24 @@ def test_a_second_read_needs_no_file(files: MetadataFiles, location: str) -> Non
         other.read_foreign(location)
 
 
+def test_a_name_that_may_be_used_again_is_read_again(files: MetadataFiles) -> None:
+    """Other catalogs number their files: dropped and created again, a table has another `v1.metadata.json`."""
+    location = f"{files.warehouse.location}/t/metadata/v1.metadata.json"
+    reader = MetadataFiles(files.warehouse)
+    for data in (b'{"a": 1}', b'{"a": 2}'):
+        files.write(location, data)
+        assert reader.read(location) == data
+        files.discard(location)
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"a', b"[]", b"\xff", b'{"a": "\xff"}', b"PAR1", b'{"a":' * 5000])
+def test_damaged(files: MetadataFiles, location: str, damage: bytes) -> None:
+    """What is not JSON is never sent to a client as if it were."""
+    files.write(location, damage)
+    with pytest.raises(MetadataUnavailable, match="is damaged"):
+        MetadataFiles(files.warehouse).read(location)
+
+
 def test_the_cache_is_bounded(files: MetadataFiles, location: str) -> None:
     small = MetadataFiles(files.warehouse, cache_bytes=1000)
     small.write(location, b"x" * 2000)
@@ -117,7 +138,7 @@ def test_too_long(files: MetadataFiles, location: str, monkeypatch: pytest.Monke
 
 
 def test_durable_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file and every folder entry that leads to it are synced: the file first, its folder after it."""
+    """The file and every folder entry that leads to it are synced, also where another writer made the folder."""
     synced: list[str] = []
     fsync = os.fsync
 
@@ -126,5 +147,6 @@ def test_durable_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", observed)
+    (tmp_path / "db").mkdir()  # by a writer who did not come to sync its entry
     MetadataFiles(Warehouse(tmp_path.as_uri())).write(f"{tmp_path}/db/t/a.json", b"{}")
-    assert synced == [str(tmp_path / name) for name in ("", "db", "db/t/a.json", "db/t")]
+    assert synced == [str(tmp_path / name) for name in ("db", "db/t/a.json", "db/t", "db", "")]

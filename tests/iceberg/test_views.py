@@ -125,6 +125,7 @@ def test_requirements() -> None:
         ({"action": "set-location", "location": 1}, "location"),
         ({"action": "set-properties", "updates": {"a": 1}}, "updates"),
         ({"action": "remove-properties", "removals": "a"}, "removals"),
+        ({"action": "remove-properties", "removals": [[]]}, "removals"),
         ({"action": "add-view-version", "view-version": 1}, "view-version"),
         ({"action": "add-view-version", "view-version": {**version("x"), "schema-id": 9}}, "no schema 9"),
         ({"action": "add-view-version", "view-version": {**version("x"), "representations": []}}, "representations"),
