@@ -6,13 +6,12 @@ webserver and the steps of a run are different processes, each with its own embe
 
 import os
 import threading
-from pathlib import Path
 from urllib.parse import quote
 
 import dagster as dg
 
 from nessie_ops.client import NessieClient
-from nessie_ops.runtime.home import store_url, warehouse_url
+from nessie_ops.runtime.home import store_url, to_folder, warehouse_url
 from nessie_ops.server.embedded import ensure_embedded
 from nessie_ops.server.settings import Settings
 
@@ -71,5 +70,5 @@ class CatalogResource(dg.ConfigurableResource):
     def _settings(self) -> Settings:
         if not self.home:
             return Settings.from_env()
-        home = Path(self.home).expanduser().absolute()
+        home = to_folder("home", self.home)
         return Settings(store=store_url(home), warehouse=warehouse_url(home))

@@ -20,12 +20,12 @@ _DAGSTER_YAML = Path(__file__).with_name("dagster.yaml")
 
 def get_home() -> Path:
     """The absolute path of `NESSIE_OPS_HOME`, by default `~/.nessie_ops`; it need not exist."""
-    return _directory("NESSIE_OPS_HOME", "~/.nessie_ops")
+    return to_folder("NESSIE_OPS_HOME", os.environ.get("NESSIE_OPS_HOME") or "~/.nessie_ops")
 
 
 def get_cache() -> Path:
     """The absolute path of `NESSIE_OPS_CACHE`, by default `~/.cache/nessie_ops`; it need not exist."""
-    return _directory("NESSIE_OPS_CACHE", "~/.cache/nessie_ops")
+    return to_folder("NESSIE_OPS_CACHE", os.environ.get("NESSIE_OPS_CACHE") or "~/.cache/nessie_ops")
 
 
 def create_home(home: Path) -> Path:
@@ -60,12 +60,14 @@ def dagster_home(home: Path) -> Path:
     return home / "dagster"
 
 
-def _directory(variable: str, default: str) -> Path:
-    path = Path(os.environ.get(variable) or default).expanduser().absolute()
-    # `?` starts the options of a SQLAlchemy URL, `#` the fragment of a warehouse URL.
-    if set(str(path)) & set("?#"):
-        raise MachineNotReady(f"{variable}: the path {path} holds '?' or '#'; choose another folder")
-    return path
+def to_folder(field: str, text: str) -> Path:
+    """The folder that a person named in `field`, as an absolute path; MachineNotReady when no URL can hold it."""
+    path = Path(text).expanduser().absolute()
+    # `?` starts the options of a SQLAlchemy URL, `#` the fragment of a warehouse URL; SQLAlchemy decodes `%20`,
+    # Hadoop does not; a backslash divides folders for some readers and not for others.
+    if set(str(path)) & set("?#%\\"):
+        raise MachineNotReady(f"{field}: the path {path} holds '?', '#', '%' or a backslash; choose another folder")
+    return path.resolve() if ".." in path.parts else path
 
 
 def _create(root: Path, *folders: str) -> Path:

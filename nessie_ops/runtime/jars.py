@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,11 +124,20 @@ def _watch(process: subprocess.Popen[bytes], jar: Jar, scratch: Path, report: Ca
     """Wait for `process`, reporting each quarter of the jar; gives up after FETCH_TIMEOUT_S."""
     deadline, next_quarter = time.monotonic() + FETCH_TIMEOUT_S, 1
     while process.poll() is None and time.monotonic() < deadline:
-        largest = max((file.stat().st_size for file in (scratch / "cache").rglob("*.part")), default=0)
+        largest = _largest_part(scratch / "cache")
         if largest * 4 >= jar.size_bytes * next_quarter:
             report(f"  {largest / 1e6:.0f} MB")
             next_quarter = largest * 4 // jar.size_bytes + 1
         time.sleep(_POLL_S)
+
+
+def _largest_part(folder: Path) -> int:
+    """The size in bytes of the largest file that is being fetched; Ivy renames each when it is complete."""
+    sizes = [0]
+    for file in folder.rglob("*.part"):
+        with suppress(FileNotFoundError):
+            sizes.append(file.stat().st_size)
+    return max(sizes)
 
 
 def _network_options(scratch: Path) -> list[str]:

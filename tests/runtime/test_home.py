@@ -26,7 +26,16 @@ def test_a_relative_home_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert warehouse_url(get_home()) == f"file://{tmp_path}/data/warehouse"
 
 
-@pytest.mark.parametrize("name", ["a?b", "a#b"])
+def test_steps_upwards_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "real" / "in").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "in")
+    monkeypatch.chdir(tmp_path / "real")
+    for given in ("../real/data", f"{tmp_path}/link/../data"):
+        monkeypatch.setenv("NESSIE_OPS_HOME", given)
+        assert get_home() == tmp_path / "real" / "data"
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a\\b"])
 def test_a_path_that_no_url_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("NESSIE_OPS_HOME", f"/tmp/{name}")
     with pytest.raises(MachineNotReady, match="NESSIE_OPS_HOME"):

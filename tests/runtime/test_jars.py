@@ -72,6 +72,21 @@ def test_other_content_under_the_right_name_is_not_kept(
     assert list(cache.iterdir()) == []
 
 
+def test_a_file_that_is_complete_before_it_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "whole.jar.part").symlink_to(tmp_path / "gone")
+    (tmp_path / "cache" / "other.jar.part").write_bytes(b"1234")
+    said: list[str] = []
+
+    def report(line: str) -> None:
+        said.append(line)
+        process.terminate()
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        jars._watch(process, replace(ICEBERG_RUNTIME, size_bytes=8), tmp_path, report)
+    assert said == ["  0 MB"]
+
+
 def test_an_unreadable_certificate_file_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
     with pytest.raises(MachineNotReady, match=r"the certificate file /nowhere\.pem cannot be read"):
