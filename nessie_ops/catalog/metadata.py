@@ -38,7 +38,7 @@ def parse_metadata(raw: bytes, location: str) -> TableMetadata:
     """The model of a metadata file; BadRequest naming `location` when it is none."""
     try:
         return TableMetadataUtil.parse_raw(raw.decode())
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
         raise BadRequest(f"{location}: this is not valid Iceberg table metadata: {first_line(error)}") from error
 
 

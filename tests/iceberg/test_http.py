@@ -217,8 +217,9 @@ class TestErrors:
         original = Path(urlsplit(table["metadata-location"]).path)
         foreign = original.with_name("00007-x.metadata.json")
         register = {"name": "copy", "metadata-location": foreign.as_uri()}
-        foreign.write_text('{"format-version": 2}')
-        assert kind_of(http.post(f"{db}/register", json=register)) == (400, "BadRequestException")
+        for damaged in ('{"format-version": 2}', '{"format-version": 2, "properties": null}'):
+            foreign.write_text(damaged)
+            assert kind_of(http.post(f"{db}/register", json=register)) == (400, "BadRequestException")
         foreign.write_bytes(original.read_bytes())
         assert http.post(f"{db}/register", json=register).json()["metadata"] == table["metadata"]
         foreign.unlink()
