@@ -17,7 +17,6 @@ from nessie_ops.errors import StoreUnavailable
 from nessie_ops.server.app import open_app
 from nessie_ops.server.serve import base_uri_of, bind, make_server
 from nessie_ops.server.settings import Settings
-from nessie_ops.versioning import VersionStore
 
 START_TIMEOUT_S = 30
 
@@ -25,12 +24,10 @@ START_TIMEOUT_S = 30
 class _Running(NamedTuple):
     base_uri: str
     sock: socket.socket
-    store: VersionStore
 
 
 _lock = threading.Lock()
 _running: dict[tuple[str, str], _Running] = {}
-_inherited: list[_Running] = []  # of the parent process: kept, since closing its database here would harm it
 
 
 def ensure_embedded(store_url: str, warehouse_url: str) -> str:
@@ -46,7 +43,7 @@ def ensure_embedded(store_url: str, warehouse_url: str) -> str:
 
 
 def _start(settings: Settings) -> _Running:
-    app, store = open_app(settings)
+    app, _ = open_app(settings)
     sock = bind(settings.host, settings.port)
     server = make_server(app)
     thread = threading.Thread(target=server.run, args=([sock],), name="nessie-ops-server", daemon=True)
@@ -57,14 +54,13 @@ def _start(settings: Settings) -> _Running:
             server.should_exit = True
             raise StoreUnavailable("The embedded catalog server did not start; its log says why. Try again.")
         time.sleep(0.005)
-    return _Running(base_uri_of(sock), sock, store)
+    return _Running(base_uri_of(sock), sock)
 
 
 def _forget_parent() -> None:
     """In a forked child: the parent's server threads do not run here, and its lock may be held for ever."""
     global _lock
     _lock = threading.Lock()
-    _inherited.extend(_running.values())
     for running in _running.values():
         os.close(running.sock.detach())  # else the child would keep the parent's port
     _running.clear()

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from nessie_ops.store import dialects, schema, tables
 from nessie_ops.store.cache import Cache
+from nessie_ops.store.forks import gate
 
 IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
 T = TypeVar("T")
@@ -224,7 +225,7 @@ class WriteTransaction(Transaction):
 
 
 class Store:
-    """A database of the catalog.  Safe for threads and for several processes."""
+    """A database of the catalog.  Safe for threads, for several processes, and to use on both sides of a fork."""
 
     def __init__(
         self,
@@ -243,8 +244,10 @@ class Store:
         # SQLite has one writer: waiting here is fair and cheap, waiting there is polling.  A store in
         # memory has one connection, so readers wait, too.
         self._write_lock = threading.RLock()
-        self._read_lock = self._write_lock if in_memory else None
-        with self._begin(self._writer) as connection:
+        self._read_lock: AbstractContextManager[object] = self._write_lock if in_memory else nullcontext()
+        if not in_memory:
+            gate.guard(engine)
+        with gate.transaction(), self._begin(self._writer) as connection:
             schema.prepare(connection)
 
     @classmethod
@@ -258,17 +261,13 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """A snapshot of the database."""
-        if self._read_lock:
-            with self._read_lock, self._begin(self._engine) as connection:
-                yield Transaction(connection, self.cache, self.reads)
-        else:
-            with self._begin(self._engine) as connection:
-                yield Transaction(connection, self.cache, self.reads)
+        with gate.transaction(), self._read_lock, self._begin(self._engine) as connection:
+            yield Transaction(connection, self.cache, self.reads)
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
         """A writing transaction: all or nothing; durable when this returns."""
-        with self._write_lock, self._begin(self._writer) as connection:
+        with gate.transaction(), self._write_lock, self._begin(self._writer) as connection:
             transaction = WriteTransaction(connection, self, self._clock_ns() // 1000)
             yield transaction
             transaction.flush()
