@@ -21,6 +21,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
 from pydantic import Field
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -36,7 +37,7 @@ DEFAULT_ALIAS = "lake"
 _SESSION_SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # times are stored and compared in UTC alone
 
 _lock = threading.Lock()
-_sessions: dict[int, SparkSession] = {}  # the first session of a process, by its id: a fork has no JVM of its own
+_sessions: dict[int, SparkSession] = {}  # the first session of a process, by its id
 
 
 def spark_config() -> dict[str, str]:
@@ -144,3 +145,20 @@ def _overrides() -> dict[str, str]:
     if not isinstance(settings, dict) or any(isinstance(value, dict | list | None) for value in settings.values()):
         raise BadRequest('NESSIE_OPS_SPARK_CONF must be a JSON object of plain values: {"spark.driver.memory": "4g"}')
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+
+
+def _forget_parent() -> None:
+    """In a forked child: PySpark would go on talking to the parent's JVM, on the sockets that the parent reads."""
+    global _lock
+    _lock = threading.Lock()
+    context: Any = SparkContext
+    if context._gateway is not None:
+        client = context._gateway._gateway_client
+        client.is_connected = False  # else the JVM drops objects of the parent when Python collects their copies here
+        client.deque.clear()
+    context._gateway = context._jvm = context._active_spark_context = None
+    session: Any = SparkSession
+    session._instantiatedSession = None
+
+
+os.register_at_fork(after_in_child=_forget_parent)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.spark
 
 CLIENT = Path(__file__).with_name("lake_client.py")
+FORKED = Path(__file__).with_name("forked_client.py")
 DEPLOY = "org.apache.spark.deploy"
 START_TIMEOUT_S = 120
 ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.log.level": "FATAL"}
@@ -52,11 +54,12 @@ def listens(port: int) -> bool:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
-def run_client(home: Path, **environment: str) -> dict[str, object]:
+def run_client(home: Path, program: Path = CLIENT, **environment: str) -> Any:
+    """The last line that `program` prints, which is JSON."""
     settings = os.environ | {"NESSIE_OPS_HOME": str(home), "PYTHONPATH": str(CLIENT.parents[2])} | environment
-    done = subprocess.run([sys.executable, CLIENT], env=settings, cwd=home, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, program], env=settings, cwd=home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def expected(spark: str) -> dict[str, object]:
@@ -94,3 +97,7 @@ def test_standalone_cluster(tmp_path: Path) -> None:
         found = run_client(tmp_path, NESSIE_OPS_SPARK_MASTER=master, NESSIE_OPS_SPARK_CONF=json.dumps(ON_LOOPBACK))
         assert "Launching executor" in logs[0].read_text()
     assert found == expected("pyspark.sql.session")
+
+
+def test_a_forked_process_has_a_spark_of_its_own(tmp_path: Path) -> None:
+    assert run_client(tmp_path, FORKED) == 2
