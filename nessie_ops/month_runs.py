@@ -17,7 +17,7 @@ import msgspec
 from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.execution.plan.state import KnownExecutionState
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG
 
 from assets.run_branches import MAX_REBASES, find_published
 from assets.runs import REBASE_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
@@ -124,7 +124,12 @@ def _again(instance: dg.DagsterInstance, parent: dg.DagsterRun, lock: str, *, al
         plan = create_execution_plan(
             job, parent.run_config, step_keys_to_execute=keys, known_state=state, tags=parent.tags
         )
-    tags = {PARTITION_NAME_TAG: parent.tags[PARTITION_NAME_TAG], DRIVER_TAG: lock}
+    tags = {
+        PARTITION_NAME_TAG: parent.tags[PARTITION_NAME_TAG],
+        ROOT_RUN_ID_TAG: root_of(parent),
+        PARENT_RUN_ID_TAG: parent.run_id,
+        DRIVER_TAG: lock,
+    }
     return instance.create_run_for_job(
         job.get_definition(),
         execution_plan=plan,

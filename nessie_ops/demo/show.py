@@ -1,18 +1,16 @@
-"""What the demo prints: runs, failed checks with their samples, the log, a diff, and the gold tables."""
+"""What the demo shows of the catalog and the tables: failed checks, the log, a diff, and the answers in gold."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table as Grid
 
 from assets.runs import Evaluations
 from assets.transforms.months import Month
 from nessie_ops.client import NessieClient
-from nessie_ops.model import CommitHash, DiffEntry, IcebergTable
-from nessie_ops.month_runs import MonthRun
+from nessie_ops.demo.screen import Screen
+from nessie_ops.model import Content, IcebergTable
 
 _LOG_ROWS = 8
 _SAMPLE_ROWS = 6
@@ -28,70 +26,36 @@ SELECT origin, lpad(hour, 2, '0') || ':00' AS hour, {measures}
 FROM gold.airport_hourly WHERE {where} GROUP BY ALL HAVING flights >= 200 ORDER BY avg_min DESC LIMIT 6"""
 
 
-def print_result(console: Console, result: MonthRun, seconds: float) -> None:
-    """One line: how a run ended."""
-    if result.commit is not None:
-        passed = sum(evaluation.passed for evaluation in result.checks.values())
-        text = f"published as {result.commit[:12]}, {passed} of {len(result.checks)} checks passed"
-    else:
-        text = f"[red]refused[/red]: {result.reason}"
-    console.print(f"[bold]{result.month}[/bold] {text}, in {seconds:.0f} s", highlight=False)
-
-
-def print_failures(console: Console, checks: Evaluations) -> None:
-    """Each failed blocking check with the rows that it found."""
+def show_failures(screen: Screen, checks: Evaluations) -> None:
+    """Each failed blocking check with the first of the rows that it found."""
     for label, found in sorted(checks.items()):
         if not found.passed and found.blocking:
-            console.print(f"\n[bold red]{label}[/bold red]: {found.description}", highlight=False)
-            console.print(_sample(str(found.metadata["sample"].value)))
+            title = f"{label} failed: {found.description}"
+            screen.sample(title, str(found.metadata["sample"].value), _SAMPLE_COLUMNS, _SAMPLE_ROWS)
 
 
-def _sample(markdown: str) -> Grid:
-    """The rows of a check's Markdown table, in the columns that fit a terminal."""
-    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines())
-    shown = [n for n, name in enumerate(header) if name in _SAMPLE_COLUMNS]
-    grid = Grid(*(header[n] for n in shown))
-    for row in rows[:_SAMPLE_ROWS]:
-        grid.add_row(*(row[n] for n in shown))
-    return grid
-
-
-def print_log(console: Console, client: NessieClient, head: CommitHash) -> None:
+def show_log(screen: Screen, client: NessieClient, main: str) -> None:
     """The newest commits of main."""
-    grid = Grid("commit", "message", "at", title="\nLog of main", title_justify="left")
-    for entry in client.list_log(head, limit=_LOG_ROWS):
-        meta = entry.commit_meta
-        grid.add_row(meta.hash[:12], meta.message, f"{meta.commit_time:%Y-%m-%d %H:%M:%S}")
-    console.print(grid)
+    metas = [entry.commit_meta for entry in client.list_log(client.get_reference(main).hash, limit=_LOG_ROWS)]
+    rows = [(meta.hash[:12], f"{meta.commit_time:%Y-%m-%d %H:%M:%S}", meta.message) for meta in metas]
+    screen.table(f"Log of {main}", ("commit", "at", "message"), rows)
 
 
-def print_diff(console: Console, branch: str, entries: Sequence[DiffEntry]) -> None:
+def show_diff(screen: Screen, client: NessieClient, main: str, branch: str) -> None:
     """What the quarantined branch would have changed."""
-    grid = Grid("table", "snapshot on main", "on the branch", title=f"\nmain against {branch}", title_justify="left")
-    for entry in entries:
-        grid.add_row(str(entry.key), _snapshot(entry.before), _snapshot(entry.after))
-    console.print(grid)
+    before, after = client.get_reference(main).hash, client.get_reference(branch).hash
+    rows = [(entry.key, _snapshot(entry.before), _snapshot(entry.after)) for entry in client.diff(before, after)]
+    screen.table(f"Diff of {main} and {branch}", ("table", f"snapshot on {main}", "on the branch"), rows)
 
 
-def print_gold(console: Console, spark: SparkSession, months: Sequence[str]) -> None:
+def show_gold(screen: Screen, spark: SparkSession, months: Sequence[str]) -> None:
     """Which carriers and hours are late, and how weather matters."""
     where = " OR ".join(f"({Month.parse(month).where})" for month in months)
     for title, query in (("The latest carriers", _CARRIERS), ("The latest hours", _HOURS)):
         rows = spark.sql(query.format(where=where, measures=_MEASURES))
-        grid = Grid(*rows.columns, title=f"\n{title}, {' and '.join(months)}", title_justify="left")
-        for row in rows.collect():
-            grid.add_row(*(str(value) for value in row))
-        console.print(grid)
-    console.print("Minutes of delay at departure, on average and in rough weather; late is 15 minutes or more.")
+        screen.table(f"{title}, {' and '.join(months)}", rows.columns, [tuple(row) for row in rows.collect()])
+    screen.say("Minutes of delay at departure, on average and in rough weather; late is 15 minutes or more.")
 
 
-def print_next_steps(console: Console) -> None:
-    """How to go on."""
-    console.print(
-        "\n[bold]Next[/bold]: `make ui` opens Dagster on these runs; launch load_month for another month there."
-    )
-    console.print("`.venv/bin/nessie-ops serve` serves the catalog to Spark, PyIceberg and Nessie clients.")
-
-
-def _snapshot(content: object) -> str:
-    return str(content.snapshot_id) if isinstance(content, IcebergTable) else "-"
+def _snapshot(content: Content | None) -> str:
+    return str(content.snapshot_id) if isinstance(content, IcebergTable) else ""

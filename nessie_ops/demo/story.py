@@ -1,4 +1,4 @@
-"""The demo's story, and its verdict: every claim it prints is asked of the catalog and the tables, not of the run."""
+"""The demo's story: every claim that it prints is asked of the catalog and the tables, not of the run."""
 
 from __future__ import annotations
 
@@ -6,120 +6,134 @@ import time
 from pathlib import Path
 
 import dagster as dg
-from rich.console import Console
+from pyspark.sql import SparkSession
 
 from assets.transforms.deliveries import count_rows
 from assets.transforms.months import Month
 from assets.transforms.tables import DELIVERED, FLIGHTS
+from nessie_ops.client import NessieClient
 from nessie_ops.demo import damage, show
-from nessie_ops.demo.progress import RunProgress
-from nessie_ops.demo.verdict import Verdict
+from nessie_ops.demo.screen import Screen
 from nessie_ops.errors import Forbidden
 from nessie_ops.instance import open_instance
-from nessie_ops.model import QUARANTINED, CommitHash, Merge, NewCommit
-from nessie_ops.month_runs import MonthRun, count_steps, run_month
+from nessie_ops.model import QUARANTINED, CommitHash, Merge, NewCommit, Reference
+from nessie_ops.month_runs import MonthRun, run_month
 from resources.catalog import CatalogResource
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
 
 GOOD, BAD = ("2013-01", "2013-02"), "2013-03"
+FAILING = {"bronze.flights:keys_unique", "bronze.flights:times_possible"}  # checks, for what damage.py does
 
 
 def run_demo(home: Path) -> int:
     """Tell the story on `home`, which may have been through it before; the exit code: 0 only if all was verified."""
-    console, catalog = Console(), CatalogResource()
-    demo = _Demo(home, console, catalog, SparkLake(pyspark=EnvironmentSpark(), catalog=catalog))
-    console.print(f"[bold]nessie-ops demo[/bold]: flights of New York in 2013, in {home}", highlight=False)
+    screen, catalog = Screen(), CatalogResource()
+    demo = _Demo(home, screen, catalog)
+    screen.say(f"Flights of New York in 2013, month by month, into the catalog of {home}.")
     with open_instance(home) as instance:
         for month in GOOD:
-            demo.publish_month(instance, month)
-        demo.refuse_damaged_month(instance, BAD)
-    demo.verdict.print(console)
-    show.print_next_steps(console)
-    return 0 if demo.verdict.holds else 1
+            demo.publish(instance, month)
+        branch = demo.refuse(instance, BAD)
+    screen.title("What there is to see")
+    show.show_log(screen, catalog.client, catalog.main)
+    show.show_diff(screen, catalog.client, catalog.main, branch)
+    with demo.lake.session(catalog.main) as spark:
+        show.show_gold(screen, spark, GOOD)
+    _say_next(screen)
+    return 1 if screen.failures else 0
+
+
+def _say_next(screen: Screen) -> None:
+    screen.title("Next")
+    screen.say("`make ui` opens Dagster with these runs; its job load_month loads any month of 2013.")
+    screen.say("`.venv/bin/nessie-ops serve` serves the catalog to Spark, PyIceberg and clients of Nessie.")
+    if screen.failures:
+        screen.say(f"[bold red]{len(screen.failures)} of the claims above are not true.[/]")
+    else:
+        screen.say("[bold green]All of it verified.[/]")
 
 
 class _Demo:
-    """The state that the chapters share."""
+    """What the chapters share."""
 
-    def __init__(self, home: Path, console: Console, catalog: CatalogResource, lake: SparkLake) -> None:
-        self.home, self.console, self.catalog, self.lake = home, console, catalog, lake
-        self.verdict = Verdict()
+    def __init__(self, home: Path, screen: Screen, catalog: CatalogResource) -> None:
+        self.home, self.screen, self.catalog = home, screen, catalog
+        self.lake = SparkLake(pyspark=EnvironmentSpark(), catalog=catalog)
 
     @property
-    def head(self) -> CommitHash:
-        return self.catalog.client.get_reference(self.catalog.main).hash
+    def client(self) -> NessieClient:
+        return self.catalog.client
 
-    def publish_month(self, instance: dg.DagsterInstance, month: str) -> None:
-        """Load a month and verify that it is on main, complete, as one commit."""
-        before = self.head
+    @property
+    def main(self) -> Reference:
+        return self.client.get_reference(self.catalog.main)
+
+    def publish(self, instance: dg.DagsterInstance, month: str) -> None:
+        """Load a month and verify that it is on main, whole, as one commit."""
+        self.screen.title(f"{month}, on a branch of its own, checked there, and published")
+        before = self.main.hash
         result = self._run(instance, month, "")
-        claim = self.verdict.claim
-        if not claim(f"{month} was published", result.commit is not None, result.reason):
-            return
-        entry = self.catalog.client.list_log(self.head, limit=1)[0]
-        claim(f"{month} is main's newest commit", entry.commit_meta.hash == result.commit)
-        claim(f"{month} is one commit on main's former head or its namespaces", self._is_one_commit(before))
-        for name, delivered, found in self._counts(month):
-            claim(f"{name} has the {delivered:,} rows delivered for {month}", found == delivered, f"found {found:,}")
-        branches = self.catalog.client.list_references(prefix=result.branch)
-        claim(f"the branch of {month} is deleted", branches == [])
+        claim = self.screen.claim
+        claim(result.commit is not None, f"{month} was published{f', not: {result.reason}' if result.reason else ''}")
+        claim(self.main.hash == result.commit, "main ends at the run's commit")
+        claim(self._loads_since(before) == 1, "all tables reached main in one commit")
+        claim(self.client.list_references(prefix=result.branch) == [], "the run's branch is deleted")
+        with self.lake.session(self.catalog.main) as spark:
+            self._claim_rows(spark, month)
 
-    def refuse_damaged_month(self, instance: dg.DagsterInstance, month: str) -> None:
-        """Load a damaged month, verify that main did not move, and show what there is to see."""
+    def refuse(self, instance: dg.DagsterInstance, month: str) -> str:
+        """Load a damaged month, verify that main did not move, and show why; the quarantined branch."""
+        what = f"{damage.REPEATED} keys repeated and {damage.IMPOSSIBLE} clocks that show 25:75"
+        self.screen.title(f"{month}, with {what}")
         source = self.home / "demo" / "damaged"
         damage.write_damaged(Deliveries().folder, source, Month.parse(month))
-        self.console.print(
-            f"\nNow {month}, with {damage.REPEATED} keys repeated and {damage.IMPOSSIBLE} clocks that show 25:75:"
-        )
-        before = self.head
+        before = self.main.hash
         result = self._run(instance, month, str(source))
-        claim, client = self.verdict.claim, self.catalog.client
-        claim(f"the damaged {month} was not published", result.commit is None)
-        claim("main is unchanged", self.head == before)
+        claim = self.screen.claim
+        branch = self.client.get_reference(result.branch)
         failed = {label for label, found in result.checks.items() if not found.passed and found.blocking}
-        expected = {"bronze.flights:keys_unique", "bronze.flights:times_possible"}
-        claim("exactly the checks of keys and times failed", failed == expected, ", ".join(sorted(failed)))
-        branch = client.get_reference(result.branch)
-        claim("its branch is quarantined with the reason", branch.properties.get(QUARANTINED) == result.reason)
-        claim("the catalog refuses to merge it", self._is_refused(result.branch, branch.hash))
-        show.print_failures(self.console, result.checks)
-        show.print_log(self.console, client, self.head)
-        show.print_diff(self.console, result.branch, client.diff(self.head, branch.hash))
-        with self.lake.session(self.catalog.main) as spark:
-            show.print_gold(self.console, spark, GOOD)
+        claim(result.commit is None, "the damaged month was not published")
+        claim(self.main.hash == before, f"main is where it was, at {before[:12]}")
+        claim(failed == FAILING, f"the checks that failed are {' and '.join(sorted(failed)) or 'none'}")
+        claim(branch.properties.get(QUARANTINED) == result.reason, f"the branch is quarantined: {result.reason}")
+        claim(self._is_refused(branch), "the catalog refuses to merge it")
+        show.show_failures(self.screen, result.checks)
+        return result.branch
 
     def _run(self, instance: dg.DagsterInstance, month: str, source_dir: str) -> MonthRun:
         started = time.monotonic()
-        with RunProgress(self.console, month, count_steps()) as progress:
-            result = run_month(month, instance, source_dir=source_dir, on_event=progress.on_event)
-        show.print_result(self.console, result, time.monotonic() - started)
+        with self.screen.steps(month) as on_event:
+            result = run_month(month, instance, source_dir=source_dir, on_event=on_event)
+        self.screen.say(f"  in {time.monotonic() - started:.0f} s, on branch {result.branch}")
         return result
 
-    def _is_one_commit(self, before: CommitHash) -> bool:
-        log = self.catalog.client.list_log(self.head, limit_hash=before, limit=4)
-        messages = [entry.commit_meta.message for entry in log if entry.commit_meta.hash != before]
-        return len([text for text in messages if not text.startswith("Create namespaces")]) == 1
+    def _loads_since(self, before: CommitHash) -> int:
+        log = self.client.list_log(self.main.hash, limit_hash=before, limit=4)
+        return sum("nessie_ops.partition" in entry.commit_meta.all_properties for entry in log[:-1])
 
-    def _counts(self, month: str) -> list[tuple[str, int, int]]:
-        """Name, rows delivered, and rows on main, of each table whose rows the delivery determines."""
+    def _claim_rows(self, spark: SparkSession, month: str) -> None:
+        """Count the rows of the tables that a delivery determines, each on main and in its file."""
         when, source = Month.parse(month), Deliveries().folder
         flights = count_rows(source, FLIGHTS, when)
         expected = {table.name: count_rows(source, table, when if table.monthly else None) for table in DELIVERED}
         expected |= {"silver.flights": flights, "silver.flights_weather": flights}
-        monthly = {table.name for table in DELIVERED if table.monthly} | {"silver.flights", "silver.flights_weather"}
-        columns = [
-            f"(SELECT count(*) FROM {name} {f'WHERE {when.where}' if name in monthly else ''})" for name in expected
+        static = {table.name for table in DELIVERED if not table.monthly}
+        counts = [
+            f"(SELECT count(*) FROM {name}{'' if name in static else f' WHERE {when.where}'})" for name in expected
         ]
-        with self.lake.session(self.catalog.main) as spark:
-            row = spark.sql(f"SELECT {', '.join(f'{sql} AS n{n}' for n, sql in enumerate(columns))}").first()
+        row = spark.sql(f"SELECT {', '.join(f'{sql} AS n{n}' for n, sql in enumerate(counts))}").first()
         assert row is not None  # an aggregate has a row
-        return [(name, count, row[n]) for n, (name, count) in enumerate(expected.items())]
+        found = {name: row[n] for n, name in enumerate(expected)}
+        self.screen.claim(found["bronze.flights"] == flights, f"{flights:,} flights were delivered and are in bronze")
+        wrong = [f"{name} has {found[name]:,} rows, not {count:,}" for name, count in expected.items()
+                 if found[name] != count]  # fmt: skip
+        self.screen.claim(not wrong, f"the other tables have all rows and no more{'' if not wrong else f': {wrong}'}")
 
-    def _is_refused(self, branch: str, commit: CommitHash) -> bool:
-        request = Merge(from_ref=branch, from_hash=commit, meta=NewCommit(message="by force"))
+    def _is_refused(self, branch: Reference) -> bool:
+        request = Merge(from_ref=branch.name, from_hash=branch.hash, meta=NewCommit(message="by force"))
         try:
-            self.catalog.client.merge(self.catalog.main, None, request)
+            self.client.merge(self.catalog.main, None, request)
         except Forbidden:
             return True
         return False
