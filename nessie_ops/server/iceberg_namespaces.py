@@ -17,6 +17,7 @@ from nessie_ops.server.iceberg_requests import (
     get_ref,
     next_token,
     parse_namespace,
+    path_name,
     read_body,
 )
 from nessie_ops.server.iceberg_responses import get_names
@@ -41,7 +42,7 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     @post("/namespaces", sync_to_thread=True)
     def create_namespace(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, CreateNamespace)
-        key = ContentKey.of(*given.namespace)
+        key = ContentKey.of(*map(path_name, given.namespace))
         properties = namespaces.create(get_ref(request, catalog), key, given.properties or {}, get_meta(request))
         return json_response({"namespace": key.elements, "properties": properties})
 

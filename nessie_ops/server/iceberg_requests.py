@@ -16,7 +16,7 @@ from nessie_ops.catalog.requests import Identifier
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, ContentKey, NewCommit
 from nessie_ops.server.paging import make_token, read_token
-from nessie_ops.server.paths import restore
+from nessie_ops.server.paths import SLASH, restore
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.requests import CommitMetaIn, to_new_commit
 
@@ -92,6 +92,13 @@ def plain_name(name: str) -> str:
     """`name`, if later requests can name it."""
     if "@" in name or "#" in name:
         raise BadRequest(f"name: '{name[:80]}' must not contain '@' or '#', which select a reference.")
+    return path_name(name)
+
+
+def path_name(name: str) -> str:
+    """`name`, if it survives in a path: clients resolve dots, so to drop the table `..` would drop its namespace."""
+    if name in (".", "..") or SLASH in name:
+        raise BadRequest(f"name: '{name[:80]}' cannot be used in a path; choose another name.")
     return name
 
 

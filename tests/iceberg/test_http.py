@@ -163,6 +163,21 @@ class TestErrors:
         assert (code, kind) == (400, "BadRequestException")
         assert part in message
 
+    @pytest.mark.parametrize("name", [".", "..", "a\ue000b"])
+    def test_names_that_no_path_can_hold(
+        self, http: httpx.Client, db: str, table: Json, namespace: str, name: str
+    ) -> None:
+        """A client resolves the dots of `…/tables/..` before it sends it, and would drop the namespace."""
+        source = {"namespace": [namespace], "name": "t"}
+        for path, body in (
+            (f"{db}/tables", {"name": name, "schema": SCHEMA}),
+            ("/v1/main/namespaces", {"namespace": [name]}),
+            ("/v1/main/tables/rename", {"source": source, "destination": {**source, "name": name}}),
+        ):
+            code, kind, message = error_of(http.post(path, json=body))
+            assert (code, kind) == (400, "BadRequestException")
+            assert "cannot be used in a path" in message
+
     @pytest.mark.parametrize(
         ("requirements", "updates", "part"),
         [
