@@ -1,6 +1,8 @@
 """The first asset of a run: its branch, opened from main's head, or found again by a re-execution."""
 
 import dagster as dg
+from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
+from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG, RETRY_STRATEGY_TAG
 
 from assets.run_branches import open_branch
 from assets.runs import BASE_TAG, BRANCH_TAG, branch_of
@@ -10,9 +12,9 @@ from resources.catalog import CatalogResource
 # What the daemon does when the run fails: a crash resumes at the step that failed, a failed check stays failed.
 # `publish` sets others when main moved; this step, which then runs first, sets these back.
 RETRY_TAGS = {
-    "dagster/max_retries": "3",
-    "dagster/retry_strategy": "FROM_FAILURE",
-    "dagster/retry_on_asset_or_op_failure": "false",
+    MAX_RETRIES_TAG: "3",
+    RETRY_STRATEGY_TAG: ReexecutionStrategy.FROM_FAILURE.name,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false",
 }
 
 

@@ -1,6 +1,8 @@
 """The last assets of a run: what was checked is pinned as a commit, and that commit is merged into main, once."""
 
 import dagster as dg
+from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
+from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG, RETRY_STRATEGY_TAG
 
 from assets import checks
 from assets.bronze import bronze_assets
@@ -94,10 +96,10 @@ def _request_rebase(context: dg.AssetExecutionContext, error: RebaseNeeded) -> N
         context.run.run_id,
         {
             REBASE_TAG: ", ".join(error.tables),
-            "dagster/retry_on_asset_or_op_failure": "true",
-            "dagster/retry_strategy": "ALL_STEPS",
+            RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "true",
+            RETRY_STRATEGY_TAG: ReexecutionStrategy.ALL_STEPS.name,
             # The daemon retries while the group has no more runs than this; earlier ones need not have been rebases.
-            "dagster/max_retries": str(runs),
+            MAX_RETRIES_TAG: str(runs),
         },
     )
 

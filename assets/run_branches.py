@@ -177,6 +177,8 @@ def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validat
                 f"Branch '{name}' is gone and '{main}' has no commit of it; re-execute all steps of the run."
             )
         return Published(done, already=True)
+    if CONFLICTS in branch.properties:
+        raise _rebase_needed(branch, main)
     commit = _check_mergeable(branch)
     done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
     already = done is not None
@@ -263,24 +265,25 @@ def _merge(client: NessieClient, main: str, branch: Reference, commit: CommitHas
 
 
 def _conflict(client: NessieClient, main: str, branch: Reference, error: MergeConflict) -> RebaseNeeded:
-    tables = tuple(str(conflict.key) for conflict in error.conflicts if conflict.key)
-    client.update_properties(branch.name, {CONFLICTS: ", ".join(tables)})
+    tables = ", ".join(str(conflict.key) for conflict in error.conflicts if conflict.key)
+    return _rebase_needed(client.update_properties(branch.name, {CONFLICTS: tables}), main)
+
+
+def _rebase_needed(branch: Reference, main: str) -> RebaseNeeded:
+    """The error for a branch that is marked as in conflict."""
+    tables = branch.properties[CONFLICTS]
     rebases = int(branch.properties[REBASES])
-    message = f"'{main}' changed {', '.join(tables)} after '{branch.name}' was opened, and so did this run"
+    message = f"'{main}' changed {tables} after '{branch.name}' was opened, and so did this run"
     if rebases < MAX_REBASES:
-        return RebaseNeeded(f"{message}: it is run again on top of the new '{main}'.", tables, again=True)
-    return RebaseNeeded(
-        f"{message}, {rebases + 1} times in a row. Re-execute all steps when fewer runs write these tables.",
-        tables,
-        again=False,
-    )
+        message = f"{message}: all its steps must run again, on top of the new '{main}'."
+    else:
+        message = f"{message}, {rebases + 1} times in a row. Re-execute all steps when fewer runs write these tables."
+    return RebaseNeeded(message, tuple(tables.split(", ")), again=rebases < MAX_REBASES)
 
 
 def _check_mergeable(branch: Reference) -> CommitHash:
     """The validated commit of a branch that ends there; NotValidated when there is none."""
-    conflicts, validated = branch.properties.get(CONFLICTS), branch.properties.get(VALIDATED)
-    if conflicts:
-        raise NotValidated(f"Branch '{branch.name}' is in conflict over {conflicts}: re-execute all steps of the run.")
+    validated = branch.properties.get(VALIDATED)
     if validated is None:
         raise NotValidated(f"Branch '{branch.name}' was not validated: re-execute the run from its checks.")
     if validated != branch.hash:

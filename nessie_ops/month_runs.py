@@ -16,11 +16,12 @@ import dagster as dg
 import msgspec
 from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
+from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.execution.plan.state import KnownExecutionState
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, RETRY_STRATEGY_TAG, ROOT_RUN_ID_TAG
 
 from assets.run_branches import MAX_REBASES, find_published
-from assets.runs import REBASE_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
+from assets.runs import VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
 from assets.transforms.months import Month
 from nessie_ops.errors import BadRequest, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import CommitHash
@@ -155,8 +156,10 @@ def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, attempts: int) -> 
 
 
 def _is_rebase(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the run asked, as a daemon would read it, for all its steps to run again."""
     ended = instance.get_run_by_id(run.run_id)
-    return ended is not None and ended.status == dg.DagsterRunStatus.FAILURE and REBASE_TAG in ended.tags
+    failed = ended is not None and ended.status == dg.DagsterRunStatus.FAILURE
+    return failed and ended.tags.get(RETRY_STRATEGY_TAG) == ReexecutionStrategy.ALL_STEPS.name
 
 
 def _job() -> ReconstructableJob:

@@ -20,7 +20,7 @@ LAYERS = (
     {"schedules"},
 )
 LEAVES = {"errors": set(), "runtime": {"errors"}, "client": {"errors", "model"}}  # importable by every layer
-COMPOSITION = {"__main__", "definitions", "demo", "instance", "month_runs", "ui"}  # of nessie_ops: may import all, and are no layer's
+COMPOSITION = {"__main__", "definitions", "demo", "instance", "month_runs", "ui"}  # import all
 FRAMEWORKS = {
     "sqlmodel": {"store"},
     "sqlalchemy": {"store"},

@@ -102,6 +102,7 @@ def test_materializations_carry_commit_snapshot_and_rows(
         if table.name.startswith("bronze"):
             assert metadata["dagster/row_count"] == count_rows(source, table, month)
         assert (table.monthly and metadata["dagster/partition_row_count"]) or metadata["dagster/row_count"]
+    assert "2013-01" in instance.get_materialized_partitions(dg.AssetKey("publish"))
     published = instance.get_latest_materialization_event(dg.AssetKey("publish"))
     assert published is not None and published.asset_materialization is not None
     assert published.asset_materialization.metadata["nessie/commit"].value == head
