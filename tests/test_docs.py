@@ -61,9 +61,8 @@ def _check_options(words: list[str]) -> None:
     """The subcommand has a help text that mentions every option used."""
     command = [word for word in words[:2] if re.fullmatch(r"[a-z][a-z-]*", word)]
     for tried in (command, command[:1]):
-        result = subprocess.run(
-            [sys.executable, "-m", "nessie_ops", *tried, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        help_of = [sys.executable, "-m", "nessie_ops", *tried, "--help"]
+        result = subprocess.run(help_of, cwd=ROOT, capture_output=True, text=True, check=False)
         if result.returncode == 0:
             break
     assert result.returncode == 0, result.stderr
