@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nessie_ops.cli import build_app, run
 from nessie_ops.cli.demo import make_demo
+from nessie_ops.cli.run import make_run
 from nessie_ops.cli.ui import make_ui
 
 
@@ -27,11 +28,18 @@ def _run_demo() -> int:
     return run_demo(get_home())
 
 
+def _run_month(*, month: str, source: str, resume: str, all_steps: bool) -> int:
+    from nessie_ops.demo.one_month import load_or_resume
+
+    return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps)
+
+
 def main() -> None:
     """Run the command line of this process."""
     app = build_app(_serve)
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
+    app.command("run")(make_run(_run_month))
     run(app)
 
 

@@ -158,8 +158,9 @@ def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, attempts: int) -> 
 def _is_rebase(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether the run asked, as a daemon would read it, for all its steps to run again."""
     ended = instance.get_run_by_id(run.run_id)
-    failed = ended is not None and ended.status == dg.DagsterRunStatus.FAILURE
-    return failed and ended.tags.get(RETRY_STRATEGY_TAG) == ReexecutionStrategy.ALL_STEPS.name
+    if ended is None or ended.status != dg.DagsterRunStatus.FAILURE:
+        return False
+    return ended.tags.get(RETRY_STRATEGY_TAG) == ReexecutionStrategy.ALL_STEPS.name
 
 
 def _job() -> ReconstructableJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from assets.transforms.months import Month
 from assets.transforms.tables import TABLES
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
+from nessie_ops.demo.one_month import load_or_resume
 from nessie_ops.errors import BadRequest, Forbidden
 from nessie_ops.model import QUARANTINED, ContentKey, IcebergTable, Merge, NewCommit, ReferenceType
 from nessie_ops.month_runs import MonthRun, resume_run, run_month
@@ -152,17 +154,26 @@ def test_a_damaged_month_is_refused_with_samples_and_leaves_main_alone(
 
 
 def test_a_refused_month_resumes_on_its_branch_when_the_delivery_is_mended(
-    client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path, damaged: Path
+    client: NessieClient,
+    instance: dg.DagsterInstance,
+    lake: SparkLake,
+    source: Path,
+    damaged: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    refused = run_month("2013-02", instance, source_dir=str(damaged))
+    assert load_or_resume(month="2013-02", source=str(damaged), resume="", all_steps=False) == 1
+    printed = capsys.readouterr().out
+    assert "bronze.flights:times_possible failed" in printed and "2575" in printed
+    [(branch, run_id)] = re.findall(r"Its branch is (\S+); `nessie-ops run --resume (\S+)` executes", printed)
+    assert branch == f"run/{run_id}"
+
     shutil.copy(source / "flights.csv", damaged)
     # Only the checks failed, so only they and what follows run again: the table still has the damaged rows.
-    still = resume_run(refused.run_id, instance)
+    still = resume_run(run_id, instance)
     assert still.commit is None and "rows_match_delivery" in still.reason
-    whole = resume_run(still.run_id, instance, all_steps=True)
-    assert whole.reason == ""
-    assert whole.branch == refused.branch
-    assert client.list_references(prefix=refused.branch) == []
+    assert load_or_resume(month="", source="", resume=still.run_id, all_steps=True) == 0
+    assert "2013-02 is published: commit " in capsys.readouterr().out
+    assert client.list_references(prefix=branch) == []
     check_month(lake, source, "2013-02")
 
 

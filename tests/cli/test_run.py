@@ -1,0 +1,55 @@
+"""The command `run`: what it passes on, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from nessie_ops.cli.run import make_run
+from nessie_ops.errors import BadRequest
+
+
+@pytest.fixture
+def seen() -> list[dict[str, object]]:
+    return []
+
+
+@pytest.fixture
+def app(seen: list[dict[str, object]]) -> typer.Typer:
+    def load(*, month: str, source: str, resume: str, all_steps: bool) -> int:
+        seen.append({"month": month, "source": source, "resume": resume, "all_steps": all_steps})
+        return 1
+
+    app = typer.Typer()
+    app.command()(make_run(load))
+    return app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--month", "2013-01"], {"month": "2013-01", "source": "", "resume": "", "all_steps": False}),
+        (
+            ["--month", "2013-01", "--source", "x"],
+            {"month": "2013-01", "source": "x", "resume": "", "all_steps": False},
+        ),
+        (["--resume", "id", "--all-steps"], {"month": "", "source": "", "resume": "id", "all_steps": True}),
+    ],
+)
+def test_what_is_given_is_passed_on_with_the_exit_code(
+    app: typer.Typer, seen: list[dict[str, object]], arguments: list[str], expected: dict[str, object]
+) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 1
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--month", "2013-01", "--resume", "id"], ["--resume", "id", "--source", "x"]]
+)
+def test_what_contradicts_itself_is_refused(
+    app: typer.Typer, seen: list[dict[str, object]], arguments: list[str]
+) -> None:
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, BadRequest) and "--" in error.message
+    assert seen == []
