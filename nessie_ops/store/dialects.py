@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.schema import Table
@@ -19,20 +20,33 @@ BUSY_TIMEOUT_MS = 30_000  # longer than any transaction of ours takes; then the 
 WRITE = "nessie_ops_write"
 
 
-def open_engine(url: str) -> Engine:
-    """An engine for a SQLAlchemy URL; BadRequest for a database that is not supported."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        raise BadRequest(f"store: '{parsed.get_backend_name()}' is not supported; use sqlite:////path/to/catalog.db")
+def open_engine(url: str, *, create: bool = True) -> Engine:
+    """An engine for a SQLAlchemy URL; BadRequest for one that cannot be used, or must exist and does not."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise BadRequest("store: this is not a SQLAlchemy URL; use one such as sqlite:////path/to/catalog.db") from None
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise BadRequest(f"store: '{parsed.drivername}' is not supported; use sqlite:////path/to/catalog.db")
     if is_memory(url):
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
     else:
-        Path(str(parsed.database)).expanduser().parent.mkdir(parents=True, exist_ok=True)
+        file = _prepare_file(Path(str(parsed.database)).expanduser(), create)
         # Requests run in a pool of threads: none of them should wait for a connection.
-        engine = create_engine(url, pool_size=64, max_overflow=-1, connect_args={"check_same_thread": False})
+        engine = create_engine(parsed.set(database=file), pool_size=64, max_overflow=-1, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_file(path: Path, create: bool) -> str:
+    if not create and not path.exists():
+        raise BadRequest(f"store: there is no catalog at {path}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadRequest(f"store: cannot create the folder {path.parent}: {error.strerror}.") from None
+    return str(path)
 
 
 def is_memory(url: str) -> bool:

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, and_, delete, insert, literal, or_, select, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, literal, or_, select, update
+from sqlalchemy.exc import DatabaseError, OperationalError
 
-from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
+from nessie_ops.errors import OutcomeUnknown, StoreFormatError, StoreUnavailable
 from nessie_ops.store import dialects, schema, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.forks import gate
@@ -127,8 +127,8 @@ class Transaction:
         """References ordered by (type, name), after the given pair."""
         table = tables.reference
         statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
-        if prefix:
-            statement = statement.where(table.c.name.startswith(prefix, autoescape=True))
+        if prefix:  # not LIKE, which may ignore case
+            statement = statement.where(func.substr(table.c.name, 1, len(prefix)) == prefix)
         if after:
             later = and_(table.c.type == after[0], table.c.name > after[1])
             statement = statement.where(or_(table.c.type > after[0], later))
@@ -165,6 +165,11 @@ class WriteTransaction(Transaction):
         if len(own) == len(ids):
             return own
         return own | super().load(kind, [id for id in ids if id not in own], decode)
+
+    def _remember(self, kind: Kind, row: Any, decode: Callable[[Any], T]) -> T:
+        if (kind, row.id) in self._objects:  # others must not see it: it may yet be rolled back
+            return cast(T, self._objects[kind, row.id])
+        return super()._remember(kind, row, decode)
 
     def save(self, kind: Kind, id: bytes, value: object, data: bytes) -> None:
         """Save a node or content: `data` under `id`; `value` is what decoding would give."""
@@ -247,13 +252,19 @@ class Store:
         self._read_lock: AbstractContextManager[object] = self._write_lock if in_memory else nullcontext()
         if not in_memory:
             gate.guard(engine)
-        with gate.transaction(), self._begin(self._writer) as connection:
-            schema.prepare(connection)
+        try:
+            with gate.transaction(), self._begin(self._writer) as connection:
+                schema.prepare(connection)
+        except DatabaseError as error:
+            raise StoreFormatError(f"The store is not a catalog of nessie_ops: {error.orig}.") from error
 
     @classmethod
-    def open(cls, url: str, *, cache: Cache | None = None) -> Self:
-        """Open the database at a SQLAlchemy URL, creating its tables if it is new."""
-        return cls(dialects.open_engine(url), cache=cache, in_memory=dialects.is_memory(url))
+    def open(cls, url: str, *, cache: Cache | None = None, create: bool = True) -> Self:
+        """Open the database at a SQLAlchemy URL, creating it and its tables if it is new.
+
+        BadRequest (the URL; with `create` false also a missing database), StoreFormatError, StoreUnavailable.
+        """
+        return cls(dialects.open_engine(url, create=create), cache=cache, in_memory=dialects.is_memory(url))
 
     def close(self) -> None:
         self._engine.dispose()

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
     NO_ANCESTOR,
     CommitHash,
@@ -20,6 +21,7 @@ from nessie_ops.model import (
     Content,
     ContentId,
     ContentType,
+    decode_content,
     encode_content,
 )
 
@@ -53,8 +55,12 @@ class Leaf(NamedTuple):
 
 
 def leaf_of(content: Content) -> tuple[bytes, bytes]:
-    """(leaf value, stored bytes) of a content that has its id."""
-    raw = encode_content(content)
+    """(leaf value, stored bytes) of a content that has its id; BadRequest when it could not be read back."""
+    try:
+        raw = encode_content(content)
+        decode_content(raw)  # structs check their fields when decoded only
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise BadRequest(f"content: {error}") from None
     leaf = Leaf(content.type, ContentId(str(content.id)), blake2b(raw, digest_size=DIGEST_SIZE).digest())
     return leaf.encode(), raw
 

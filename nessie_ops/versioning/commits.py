@@ -8,7 +8,7 @@ a stage are reported at once.  Nothing is saved before every check has passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -79,6 +79,7 @@ def commit(
     new_id: Callable[[], str],
 ) -> CommitResult:
     deletes, puts, checks = _sort_operations(operations)
+    check_meta(meta)
     record = references.get_branch_record(tx, branch, "commit")
     head = load_commit(tx, record.head)
     base = get_expected(tx, branch, expected, head)
@@ -99,6 +100,19 @@ def commit(
     references.move_head(tx, record, written.id, references.COMMITTED, clock())
     added = tuple(AddedContent(e.key, ContentId(str(e.content.id))) for e in edits if e.is_added and e.content)
     return CommitResult(Branch(branch, written.hash, references.get_properties(record)), added or None)
+
+
+def check_meta(meta: NewCommit) -> None:
+    """BadRequest when the author's time could be stored, but not shown again."""
+    time = meta.author_time
+    if time is None:
+        return
+    if time.utcoffset() is None:
+        raise BadRequest(f"author_time: {time} has no time zone; give one, such as UTC.")
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        raise BadRequest(f"author_time: {time} is out of range: in UTC it is before year 1 or after 9999.") from None
 
 
 def get_expected(tx: WriteTransaction, branch: str, expected: CommitHash, head: Commit | None) -> Commit | None:

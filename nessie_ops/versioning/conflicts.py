@@ -5,7 +5,8 @@ Conflicts are decided by value: content type, then content id, then digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nessie_ops.errors import ReferenceConflict
 from nessie_ops.model import Conflict, ConflictType, ContentKey, ContentType
@@ -75,12 +76,13 @@ def get_namespace_conflicts(
     edits = dict(changes)
     nodes = StoredNodes(tx)
     gone = [key for key in sorted(edits) if _is_namespace(head.get(key)) and not _is_namespace(edits[key])]
-    conflicts = _get_missing_parents(nodes, head_root, sorted(created), edits, gone)
-    return conflicts + [_not_empty(key) for key in gone if _has_child(nodes, head_root, key, edits)]
+    puts = sorted(key for key, leaf in edits.items() if leaf is not None)
+    conflicts = _get_missing_parents(nodes, head_root, sorted(created), edits, set(gone))
+    return conflicts + [_not_empty(key) for key in gone if _has_child(nodes, head_root, key, edits, puts)]
 
 
 def _get_missing_parents(
-    nodes: StoredNodes, root: bytes, created: list[bytes], edits: Mapping[bytes, bytes | None], gone: list[bytes]
+    nodes: StoredNodes, root: bytes, created: list[bytes], edits: Mapping[bytes, bytes | None], gone: Collection[bytes]
 ) -> list[Conflict]:
     ancestors = {parent for key in created for parent in _parents(key)}
     values: dict[bytes, bytes | None] = dict(tree.get_many(nodes, root, ancestors))
@@ -116,9 +118,12 @@ def _is_namespace(leaf: bytes | None) -> bool:
     return leaf is not None and Leaf.decode(leaf).type == ContentType.NAMESPACE
 
 
-def _has_child(nodes: StoredNodes, root: bytes, namespace: bytes, edits: Mapping[bytes, bytes | None]) -> bool:
+def _has_child(
+    nodes: StoredNodes, root: bytes, namespace: bytes, edits: Mapping[bytes, bytes | None], puts: Sequence[bytes]
+) -> bool:
+    """Whether something is left in a namespace; `puts` are the keys that `edits` put, sorted."""
     low, high = namespace + b"\x00", namespace + b"\x01"
-    if any(leaf is not None and low <= key < high for key, leaf in edits.items()):
+    if bisect_left(puts, low) < bisect_left(puts, high):
         return True
     return any(edits.get(key, b"") is not None for key, _ in tree.scan(nodes, root, low, high))
 

@@ -131,26 +131,42 @@ def find_merge_base(tx: Transaction, a: Commit | None, b: Commit | None) -> Comm
         return a
     if is_ancestor(tx, b, a):
         return b
-    sides = {a.id: 1}
-    sides[b.id] = sides.get(b.id, 0) | 2
+    if get_ancestor(tx, a, 1) != get_ancestor(tx, b, 1):
+        return None  # merging needs a common ancestor, so all ways back from a commit end at one root
+    graph = _Graph(tx)
+    sides = {a.id: 1, b.id: 2}
     queue = [(-a.generation, a.id), (-b.generation, b.id)]
     heapq.heapify(queue)
     while queue:
         id = heapq.heappop(queue)[1]
-        side = sides[id]
-        commit = load_commit(tx, id)
-        assert commit is not None
-        if side == 3:
-            return commit
-        for parent in (commit.parent, commit.merge_parent):
-            if parent is None:
-                continue
+        if sides[id] == 3:
+            return load_commit(tx, id)
+        for parent in graph.load(id).parents:
             if parent not in sides:
-                ancestor = load_commit(tx, parent)
-                assert ancestor is not None
-                heapq.heappush(queue, (-ancestor.generation, parent))
-            sides[parent] = sides.get(parent, 0) | side
+                heapq.heappush(queue, (-graph.load(parent).generation, parent))
+            sides[parent] = sides.get(parent, 0) | sides[id]
     return None
+
+
+class _Vertex(NamedTuple):
+    generation: int
+    parents: tuple[bytes, ...]
+
+
+class _Graph:
+    """Commits without what they hold.  Loads those behind a commit along with it, as many as it has loaded before."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._vertices: dict[bytes, _Vertex] = {}
+
+    def load(self, id: bytes) -> _Vertex:
+        if id not in self._vertices:
+            size = min(max(1, len(self._vertices)), LOG_CHUNK)
+            for commit in self._tx.load_ancestors(id, size, decode_commit):
+                parents = tuple(parent for parent in (commit.parent, commit.merge_parent) if parent)
+                self._vertices[commit.id] = _Vertex(commit.generation, parents)
+        return self._vertices[id]
 
 
 def compare(tx: Transaction, a: CommitHash, b: CommitHash) -> Divergence:

@@ -31,9 +31,9 @@ from nessie_ops.model import (
 from nessie_ops.store import ReferenceRecord, WriteTransaction
 from nessie_ops.versioning import references, tree
 from nessie_ops.versioning.codec import Change, Commit, Leaf, leaf_of
-from nessie_ops.versioning.commits import get_expected, write_commit
+from nessie_ops.versioning.commits import check_meta, get_expected, write_commit
 from nessie_ops.versioning.conflicts import compare_leaves, get_namespace_conflicts, raise_conflicts
-from nessie_ops.versioning.history import find_merge_base
+from nessie_ops.versioning.history import find_merge_base, is_ancestor
 from nessie_ops.versioning.objects import StoredNodes, find_commit, hash_of, load_commit, root_of
 
 
@@ -86,6 +86,7 @@ def merge(
     request: Merge,
     clock: Callable[[], datetime],
 ) -> MergeResult:
+    check_meta(request.meta)
     record = references.get_branch_record(tx, branch, "merge")
     head = load_commit(tx, record.head)
     if expected is not None:
@@ -122,11 +123,14 @@ def merge(
 
 
 def _check_source(tx: WriteTransaction, request: Merge, source: Commit | None) -> None:
-    """Forbidden when the source is quarantined, by its name or as the head of a quarantined branch."""
-    if request.from_ref == DETACHED:
-        records = tx.find_references_at(source.id) if source else []
-    else:
-        records = [references.get_record(tx, request.from_ref)]
+    """Forbidden when the source is quarantined.
+
+    A commit on the named branch is judged by that branch; any other one by the branches whose head it is.
+    """
+    named = None if request.from_ref == DETACHED else references.get_record(tx, request.from_ref)
+    records = [named] if named else []
+    if source and not (named and is_ancestor(tx, source, load_commit(tx, named.head))):
+        records += tx.find_references_at(source.id)
     for record in records:
         reason = references.get_properties(record).get(QUARANTINED)
         if reason is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from nessie_ops.errors import ReferenceNotFound
-from nessie_ops.model import NO_ANCESTOR, CommitHash, Content, decode_content
+from nessie_ops.model import NO_ANCESTOR, CommitHash, Content, decode_content, parse_hash
 from nessie_ops.store import Kind, Transaction, WriteTransaction
 from nessie_ops.versioning import tree
 from nessie_ops.versioning.codec import Commit, decode_commit, digest_of, leaf_of, to_hash
@@ -48,7 +48,8 @@ def load_commit(tx: Transaction, id: bytes | None) -> Commit | None:
 
 
 def find_commit(tx: Transaction, commit: CommitHash) -> Commit | None:
-    """The commit with this hash, None for NO_ANCESTOR; ReferenceNotFound."""
+    """The commit with this hash, None for NO_ANCESTOR; BadRequest when it cannot be one, ReferenceNotFound."""
+    commit = parse_hash(commit)
     if commit == NO_ANCESTOR:
         return None
     if len(commit) != len(NO_ANCESTOR):  # abbreviations are not resolved: they would change meaning with time

@@ -63,9 +63,12 @@ class VersionStore:
             self.info = references.initialize(tx, default_branch, clock())
 
     @classmethod
-    def open(cls, url: str, **options: object) -> Self:
-        """The store at a SQLAlchemy URL, such as `sqlite:////path/catalog.db` or `sqlite://` (in memory)."""
-        return cls(Store.open(url), **options)  # type: ignore[arg-type]
+    def open(cls, url: str, *, create: bool = True, **options: object) -> Self:
+        """The store at a SQLAlchemy URL, such as `sqlite:////path/catalog.db` or `sqlite://` (in memory).
+
+        BadRequest for a wrong URL, and for a database that is not there when `create` is false.
+        """
+        return cls(Store.open(url, create=create), **options)  # type: ignore[arg-type]
 
     def close(self) -> None:
         self._store.close()

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
+import msgspec
 import pytest
 
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
-from nessie_ops.model import NO_ANCESTOR, ContentKey, IcebergView, NewCommit, Operation, Put, ReferenceType
+from nessie_ops.model import (
+    NO_ANCESTOR,
+    Content,
+    ContentKey,
+    IcebergView,
+    Merge,
+    NewCommit,
+    Operation,
+    Put,
+    ReferenceType,
+)
 from nessie_ops.store import Store
-from nessie_ops.versioning import VersionStore
+from nessie_ops.versioning import VersionStore, tree
+from nessie_ops.versioning.conflicts import get_namespace_conflicts
+from nessie_ops.versioning.objects import StoredNodes, find_commit, root_of
 from tests.versioning.helpers import (
     commit,
     conflicts_of,
@@ -247,3 +260,98 @@ def test_who_and_when(store: Store) -> None:
     second = commit(versions, put("u", table(1)))
     assert versions.get_commit(second).commit_time == now, "a clock that goes back does not go back in history"
     assert versions.get_commit(second).authors == ("",)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime(2026, 1, 1),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14))),
+    ],
+)
+def test_an_author_time_that_could_not_be_shown_is_refused(versions: VersionStore, time: datetime) -> None:
+    before = update(versions, "t", 1)
+    meta = NewCommit(message="m", author_time=time)
+    with pytest.raises(BadRequest, match="author_time"):
+        versions.commit("main", before, meta, [put("u", table(1))])
+    with pytest.raises(BadRequest, match="author_time"):
+        versions.merge("main", before, Merge(from_ref="main", from_hash=before, meta=meta))
+    assert head(versions) == before
+
+
+def test_author_times_of_other_zones_and_of_the_ends_of_the_calendar(versions: VersionStore) -> None:
+    at = NO_ANCESTOR
+    for time in (
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999999, UTC),
+        datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=2))),
+    ):
+        meta = NewCommit(message="m", author_time=time)
+        at = versions.commit("main", at, meta, [put(f"t{time.year}", table(1))]).target_branch.hash
+        assert versions.list_log(at, limit=1)[0].commit_meta.author_time == time
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (msgspec.structs.replace(table(1), snapshot_id=2**63), "snapshotId"),
+        (msgspec.structs.replace(table(1), schema_id=2**31), "schemaId"),
+        (msgspec.structs.replace(table(1), metadata_location=" "), "metadataLocation"),
+        (msgspec.structs.replace(view(1), version_id=-(2**63) - 1), "versionId"),
+        (namespace("n", a="\ud800"), "surrogates"),
+    ],
+)
+def test_a_content_that_could_not_be_read_again_is_refused(
+    versions: VersionStore, content: Content, field: str
+) -> None:
+    before = update(versions, "t", 1)
+    with pytest.raises(BadRequest, match=field):
+        commit(versions, put("u", content))
+    assert head(versions) == before
+
+
+def test_what_is_no_hash_is_refused(versions: VersionStore) -> None:
+    for text in ("z" * 64, "", "abc", "ab " * 21 + "a"):
+        with pytest.raises(BadRequest, match="hash"):
+            commit(versions, put("t", table(1)), at=text or "-")  # type: ignore[arg-type]
+
+
+def test_a_commit_has_a_greatest_size(versions: VersionStore) -> None:
+    with pytest.raises(BadRequest, match="100001 operations; at most 100000"):
+        commit(versions, *[unchanged("t")] * 100_001)
+
+
+class Counted(bytes):
+    """A key that counts how often it is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: bytes) -> bool:
+        Counted.compared += 1
+        return bytes.__lt__(self, other)
+
+    def __ge__(self, other: bytes) -> bool:
+        Counted.compared += 1
+        return bytes.__ge__(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return bytes.__eq__(self, other)
+
+    __hash__ = bytes.__hash__
+
+
+def test_many_namespaces_go_in_time_proportional_to_their_number(store: Store, versions: VersionStore) -> None:
+    names = [f"n{n}" for n in range(1000)]
+    at = commit(versions, *(put(name, namespace(name)) for name in names))
+    keys = [Counted(key(name).to_bytes()) for name in names]
+    Counted.compared = 0
+    with store.read() as tx:
+        root = root_of(find_commit(tx, at))
+        leaves = tree.get_many(StoredNodes(tx), root, keys)
+        children = [(Counted(key + b"\x00t"), leaves[key]) for key in keys]
+        changes = [*((key, None) for key in keys), *children]
+        found = get_namespace_conflicts(tx, root, changes, [key for key, _ in children], leaves)
+    assert {conflict.conflict_type for conflict in found} == {"NAMESPACE_NOT_EMPTY"} and len(found) == len(names)
+    assert Counted.compared < 200 * len(names)

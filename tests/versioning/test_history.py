@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.model import (
@@ -197,4 +199,27 @@ def test_far_ancestors_cost_few_reads(tmp_path: object) -> None:
         store.reads.clear()
         assert versions.resolve(f"main~{n}").hash == hashes[599 - n]
         assert store.reads["commit"] <= 40, n
+    store.close()
+
+
+def test_a_merge_base_far_back_takes_few_round_trips(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/long.db", cache=Cache(0))
+    versions = VersionStore(store)
+    base = update(versions, "t", 0)
+    versions.create_reference(ReferenceType.BRANCH, "f", base)
+    versions.create_reference(ReferenceType.BRANCH, "alien", NO_ANCESTOR)
+    side, alien = update(versions, "u", 1, "f"), update(versions, "u", 1, "alien")
+    for n in range(400):
+        update(versions, "t", n)
+    statements = [0]
+
+    def count(*_: object) -> None:
+        statements[0] += 1
+
+    event.listen(store._engine, "before_cursor_execute", count)
+    assert versions.get_merge_base(head(versions), side) == base
+    assert statements[0] <= 60
+    store.reads.clear()
+    assert versions.get_merge_base(head(versions), alien) is None
+    assert store.reads["commit"] <= 60, "histories without a common root are not walked"
     store.close()

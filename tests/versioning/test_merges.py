@@ -246,8 +246,16 @@ def test_a_quarantined_branch_is_no_source(forked: VersionStore) -> None:
         merge(forked)
     with pytest.raises(Forbidden, match="quarantined"):
         forked.merge("main", None, Merge(from_ref=DETACHED, from_hash=source, meta=NewCommit(message="")))
+    with pytest.raises(Forbidden, match="quarantined"):
+        forked.merge("main", None, Merge(from_ref="main", from_hash=source, meta=NewCommit(message="")))
     forked.update_properties("f", {}, ["quarantined"])
     assert merge(forked).was_applied
+
+
+def test_a_branch_in_quarantine_taints_no_other_at_the_same_commit(forked: VersionStore) -> None:
+    update(forked, "a", 2)
+    forked.create_reference(ReferenceType.BRANCH, "g", head(forked), properties={"quarantined": "failed at once"})
+    assert merge(forked, "main", "f").was_applied
 
 
 def test_the_expected_hash_is_checked_and_echoed(forked: VersionStore) -> None:

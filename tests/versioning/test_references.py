@@ -19,10 +19,12 @@ def test_a_new_repository_has_an_empty_main(versions: VersionStore) -> None:
 
 def test_branches_come_before_tags_each_by_name(versions: VersionStore) -> None:
     at = commit(versions, put("t", table(1)))
-    for kind, name in [(TAG, "a"), (BRANCH, "z"), (BRANCH, "run/1"), (TAG, "b")]:
+    for kind, name in [(TAG, "a"), (BRANCH, "z"), (BRANCH, "run/1"), (BRANCH, "Run/1"), (TAG, "b")]:
         versions.create_reference(kind, name, at)
-    assert [r.name for r in versions.list_references()] == ["main", "run/1", "z", "a", "b"]
+    assert [r.name for r in versions.list_references()] == ["Run/1", "main", "run/1", "z", "a", "b"]
     assert [r.name for r in versions.list_references(prefix="run/")] == ["run/1"]
+    assert [r.name for r in versions.list_references(prefix="Run")] == ["Run/1"]
+    assert versions.list_references(prefix="run_") == versions.list_references(prefix="\x00") == []
     assert [r.name for r in versions.list_references(after=(BRANCH, "run/1"), limit=2)] == ["z", "a"]
     assert versions.get_reference("a") == Tag("a", at)
 
