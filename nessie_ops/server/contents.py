@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 from litestar import Response, get, post
@@ -38,9 +39,8 @@ class _Range(msgspec.Struct, frozen=True):
     limit: int
 
     def select(self) -> list[ContentKey]:
-        """Those of `only` that lie in the range, in order, one more than a page at most."""
-        keys = [key for key in sorted(set(self.only or ())) if self._covers(key)]
-        return keys[: self.limit + 1]
+        """Those of `only` that lie in the range, in order; there may be more than a page of them."""
+        return [key for key in sorted(set(self.only or ())) if self._covers(key)]
 
     def _covers(self, key: ContentKey) -> bool:
         if self.prefix and key.elements[: len(self.prefix.elements)] != self.prefix.elements:
@@ -107,7 +107,7 @@ def _load_entries(store: VersionStore, at: CommitHash, wanted: _Range, with_cont
     found = store.get_contents(at, wanted.select())
     return [
         Entry(content.type, key, ContentId(str(content.id)), content if with_content else None)
-        for key, content in found.items()
+        for key, content in islice(found.items(), wanted.limit + 1)
     ]
 
 
@@ -169,7 +169,7 @@ def _load_diffs(store: VersionStore, before: CommitHash, after: CommitHash, want
         return store.diff(
             before, after, prefix=wanted.prefix, first=wanted.first, last=wanted.last, limit=wanted.limit + 1
         )
-    keys = msgspec.structs.replace(wanted, limit=len(wanted.only)).select()
+    keys = wanted.select()
     old: dict[ContentKey, Content] = store.get_contents(before, keys)
     new: dict[ContentKey, Content] = store.get_contents(after, keys)
     rows = [DiffEntry(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import check_source, check_type, get_absolute, get_body_hash, parse_plain_ref, parse_ref
+from nessie_ops.versioning.references import CREATED
 from nessie_ops.versioning.versionstore import MAX_PAGE, VersionStore
 
 MAX_METADATA_PAGE = 250  # references with metadata in a page: each costs a walk of the commit graph
@@ -146,11 +148,12 @@ def update_properties(store: Store, request: AnyRequest, ref: Segment, body: Bod
 
 @get("/trees/{ref:str}/recent-changes", sync_to_thread=True)
 def get_recent_changes(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
-    """Former heads of a reference, newest first, from the reference log."""
+    """Former heads of a reference, newest first, from the reference log since it was created."""
     scan = min(Query(request).integer("scan-commits") or 0, MAX_SCAN)
     reference = store.get_reference(parse_plain_ref(store, ref))
     moves = store.list_moves(name=reference.name, newest_first=True, limit=MAX_RECENT_HEADS)
-    former = [move.before for move in moves if move.before and move.before != move.after]
+    own = takewhile(lambda move: move.action != CREATED, moves)
+    former = [move.before for move in own if move.before and move.before != move.after]
     if scan > 0:
         store.list_log(reference.hash, limit=scan)  # raises when a commit of the log cannot be read
     changes = RecentChanges(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import Any
 
 import pytest
@@ -64,7 +66,10 @@ def test_a_prefix_and_a_range_contradict(filled: Api) -> None:
         assert "prefix-key" in filled.get(path, 400, **{"prefix-key": "a", "min-key": "a"})["message"]
 
 
-@pytest.mark.parametrize("extra", [{}, {"prefix-key": "a"}, {"min-key": "a"}, {"key": ["z", "a", "B", "a!"]}])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"prefix-key": "a"}, {"min-key": "a"}, {"key": ["z", "a", "B", "a!"]}, {"key": ["z", "A1", "A2", "A3", "A4"]}],
+)
 def test_pages_show_one_state_while_the_branch_moves(filled: Api, extra: dict[str, Any]) -> None:
     for path, rows in (("trees/main/entries", "entries"), (f"trees/@{Z}/diff/main", "diffs")):
         whole = filled.get(path, **extra)[rows]
@@ -85,6 +90,16 @@ def test_a_token_of_another_listing_is_refused(filled: Api) -> None:
         assert filled.get(path, 400, **{"page-token": token})["message"].startswith("page-token")
     for bad in ("x", "%%%", "AAAA", "é", token[:-3], "W10", "bnVsbA"):
         assert filled.get("trees/main/entries", 400, **{"page-token": bad})["errorCode"] == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("path", ["trees/main/entries", "trees/main/history", f"trees/@{Z}/diff/main"])
+def test_a_token_that_names_no_commit_is_refused(filled: Api, path: str) -> None:
+    filled.commit(put("more"))
+    token = filled.get(path, **{"max-records": 1})["token"]
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    for commit, status in (("z" * 64, 400), (UNKNOWN, 404)):
+        forged = base64.urlsafe_b64encode(re.sub('"[0-9a-f]{64}"', f'"{commit}"', raw).encode()).decode()
+        filled.get(path, status, **{"page-token": forged})
 
 
 @pytest.mark.parametrize(
