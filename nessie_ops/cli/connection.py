@@ -1,7 +1,11 @@
-"""Which catalog a command talks to: a server (`--uri`), or else a database on this machine."""
+"""Which catalog a command talks to: a server (`--uri`), or else a database on this machine.
+
+An option goes before the environment: with `--store`, no server is asked that only `NESSIE_OPS_URI` names.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -24,16 +28,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
-    """The catalog, closed at the end; BadRequest when there is none, so that reading creates nothing."""
-    if uri:
+    """The catalog, closed at the end; BadRequest when there is none, so that no command creates one."""
+    if _choose_server(uri, store):
         with NessieClient(uri) as client:
             yield client
         return
     home = get_home()
     if not store and not (home / "catalog.db").exists():
         raise BadRequest(f"there is no catalog in {home}; give --uri or --store, or set NESSIE_OPS_HOME.")
-    local = VersionStore.open(store or store_url(home))
+    local = VersionStore.open(store or store_url(home), create=False)
     try:
         yield local
     finally:
         local.close()
+
+
+def _choose_server(uri: str, store: str) -> bool:
+    """Whether to ask the server; BadRequest when the options name a server and a database."""
+    if store == os.environ.get("NESSIE_OPS_STORE", ""):
+        return bool(uri)
+    if uri != os.environ.get("NESSIE_OPS_URI", ""):
+        raise BadRequest("give --uri or --store, not both.")
+    return False

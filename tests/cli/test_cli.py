@@ -116,6 +116,25 @@ def test_reading_creates_no_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "none").exists()
 
 
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    for words in (["entries"], ["branch", "create", "x"]):
+        result = CliRunner().invoke(build_app(no_server), [*words, "--store", f"sqlite:///{tmp_path}/typo/catalog.db"])
+        assert isinstance(result.exception, NessieOpsError) and "typo" in result.exception.message
+    assert not (tmp_path / "typo").exists()
+
+
+def test_options_go_before_the_environment(tmp_path: Path, head: CommitHash, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, app = f"sqlite:///{tmp_path}/catalog.db", build_app(no_server)
+    monkeypatch.setenv("NESSIE_OPS_URI", "http://127.0.0.1:9")  # nobody answers there
+    assert CliRunner().invoke(app, ["branch", "create", "here", "--store", store]).exit_code == 0
+    monkeypatch.setenv("NESSIE_OPS_STORE", store)
+    refused = CliRunner().invoke(app, ["log"]).exception
+    assert isinstance(refused, NessieOpsError) and "127.0.0.1:9" in refused.message, "the server is asked first"
+    words = ["log", "--store", "sqlite:///x.db", "--uri", "http://127.0.0.1:1"]
+    both = CliRunner().invoke(app, words).exception
+    assert isinstance(both, NessieOpsError) and "not both" in both.message
+
+
 def test_serve_passes_on_what_is_given() -> None:
     seen: list[dict[str, object]] = []
 
