@@ -33,7 +33,9 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
     else:
         file = _prepare_file(Path(str(parsed.database)).expanduser(), create)
         # Requests run in a pool of threads: none of them should wait for a connection.
-        engine = create_engine(parsed.set(database=file), pool_size=64, max_overflow=-1, connect_args={"check_same_thread": False})
+        engine = create_engine(
+            parsed.set(database=file), pool_size=64, max_overflow=-1, connect_args={"check_same_thread": False}
+        )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
