@@ -162,6 +162,38 @@ def _again(instance: dg.DagsterInstance, run_id: str) -> list[str]:
     return [run.run_id for run in instance.get_runs(dg.RunsFilter(tags={"dagster/root_run_id": run_id}))]
 
 
+def test_a_killed_run_is_resumed_by_the_daemon_on_its_branch(
+    graphql: DagsterGraphQLClient, client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    before = client.get_reference("main").hash
+    run_id = graphql.submit_job_execution("load_month", tags={"dagster/partition": "2013-01"})
+
+    def writes() -> bool:
+        found = {reference.name: reference.hash for reference in client.list_references(prefix="run/")}
+        return found.get(f"run/{run_id}", before) != before
+
+    wait_for("the run's first commit", writes)
+    os.kill(_pid(instance, run_id), signal.SIGKILL)
+    again = wait_for("the re-execution", lambda: next(iter(_again(instance, run_id)), None))
+    assert finish(graphql, again) == dg.DagsterRunStatus.SUCCESS
+    assert published(client, again)["nessie_ops.root_run_id"] == (run_id,)
+    resumed = instance.get_run_by_id(again)
+    assert resumed and resumed.tags["dagster/is_resume_retry"] == "true", (
+        "from the step that failed, not from the start"
+    )
+    steps = {stats.step_key for stats in instance.get_run_step_stats(again)}
+    assert "publish" in steps and "run_branch" not in steps
+    assert client.list_references(prefix="run/") == []
+
+
+def _pid(instance: dg.DagsterInstance, run_id: str) -> int:
+    """The process that executes the run, as its log says."""
+    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
+    events = [record.event_log_entry.dagster_event for record in records]
+    return next(int(str(event.engine_event_data.metadata["pid"].value)) for event in events
+                if event and "pid" in event.engine_event_data.metadata)  # fmt: skip
+
+
 @pytest.fixture
 def page(ui: int) -> Iterator[Page]:
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
