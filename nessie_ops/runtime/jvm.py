@@ -17,7 +17,13 @@ from nessie_ops.runtime.java import Java
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK = "127.0.0.1"
-_LOCAL_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}")
+_LOCAL_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    # With that, Java reserves 48 MB for compiled code; some ten months fill it, and then it stops compiling.
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:+UseSerialGC",
+    f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+)
 
 
 def local_settings(jar: Path, options: Sequence[str] = ()) -> dict[str, str]:
