@@ -44,7 +44,9 @@ def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 def is_live(instance: dg.DagsterInstance, root_run_id: str) -> bool | None:
     """Whether a run with this root may still write to its branch; None when the instance knows no such run."""
     runs = _group(instance, root_run_id)
-    return any(run.status not in FINISHED or _will_be_retried(run) for run in runs) if runs else None
+    retried = {run.parent_run_id for run in runs}  # their tag still says that they will be
+    waiting = [run for run in runs if run.run_id not in retried and _will_be_retried(run)]
+    return bool(waiting) or any(run.status not in FINISHED for run in runs) if runs else None
 
 
 def _group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun]:

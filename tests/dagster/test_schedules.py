@@ -131,6 +131,25 @@ def test_a_branch_that_another_run_has_taken_over_is_left_to_it(
     assert quarantine_run(instance, client, second.run_id) == reason_of(client, first)
 
 
+def test_a_branch_whose_retries_have_failed_too_is_reaped(
+    instance: dg.DagsterInstance, client: NessieClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start_run(instance, client, launched=True)
+    instance.add_run_tags(first.run_id, {"dagster/max_retries": "1"})
+    end(instance, first, dg.DagsterRunStatus.FAILURE)
+    assert is_live(instance, first.run_id)
+    retry = start_run(instance, client, first, launched=True)
+    assert is_live(instance, first.run_id)
+    end(instance, retry, dg.DagsterRunStatus.FAILURE)
+    assert reload(instance, first).tags["dagster/will_retry"] == "true"  # of the first it is never taken back
+    assert not is_live(instance, first.run_id)
+
+    assert quarantine_run(instance, client, retry.run_id)
+    monkeypatch.setenv("NESSIE_OPS_QUARANTINE_DAYS", "0")
+    assert build().resolve_job_def("reap_branches").execute_in_process(instance=instance).success
+    assert branch_name(first.run_id) not in {branch.name for branch in client.list_references(prefix="run/")}
+
+
 def test_an_unknown_run_is_neither_live_nor_ended(instance: dg.DagsterInstance) -> None:
     assert is_live(instance, "unknown") is None
 
