@@ -48,10 +48,12 @@ def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg
     description="The validated commit, merged into main as one commit for all tables.",
 )
 def publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
-    _stop_if_cancelled(context)
-    commit = remembered(context.instance, context.run, VALIDATED_TAG)
+    run, message = context.run, _message(context)
+    commit = remembered(context.instance, run, VALIDATED_TAG)
+    is_again = run.parent_run_id is not None  # the first run has no earlier attempt whose quarantine it could lift
+    _stop_if_ended(context)  # last, so that little time is left between looking and merging
     try:
-        done = publish_branch(catalog.client, catalog.main, branch_of(context.run), _message(context), commit)
+        done = publish_branch(catalog.client, catalog.main, branch_of(run), message, commit, release=is_again)
     except RebaseNeeded as error:
         _request_rebase(context, error)
         metadata = {"conflicts": dg.MetadataValue.md("\n".join(f"- {table}" for table in error.tables))}
@@ -61,12 +63,13 @@ def publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.M
     )
 
 
-def _stop_if_cancelled(context: dg.AssetExecutionContext) -> None:
+def _stop_if_ended(context: dg.AssetExecutionContext) -> None:
     # The status is read again: the one in the context is that of the run's start, and a step that swallowed the
-    # interrupt would else publish a run that was told to stop.
+    # interrupt would else publish a run that was told to stop.  A run over its time is told so, and then marked failed.
     run = context.instance.get_run_by_id(context.run.run_id)
-    if run is None or run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED):
-        raise dg.DagsterExecutionInterruptedError("the run was cancelled before it published")
+    told = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
+    if run is None or run.status in told:
+        raise dg.DagsterExecutionInterruptedError("the run was cancelled, or marked as failed, before it published")
 
 
 def _message(context: dg.AssetExecutionContext) -> NewCommit:

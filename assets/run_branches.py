@@ -161,12 +161,15 @@ def validate(client: NessieClient, name: str, evidence: Iterable[Evidence]) -> C
     return branch.hash
 
 
-def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validated: str | None = None) -> Published:
+def publish(
+    client: NessieClient, main: str, name: str, meta: NewCommit, validated: str | None = None, *, release: bool = True
+) -> Published:
     """Merge what was validated on `name` into `main` as one commit and delete the branch; once, however often called.
 
     `validated` is the validated hash as the caller remembers it: it identifies the commit on main when the branch is
-    gone already.  NotValidated when there is nothing to vouch for the branch, RebaseNeeded when main changed the same
-    tables, and the errors of a merge.
+    gone already.  `release` lifts a quarantine, which an earlier attempt left; else a quarantined branch is Forbidden.
+    NotValidated when there is nothing to vouch for the branch, RebaseNeeded when main changed the same tables, and the
+    errors of a merge.
     """
     _check_owned(name)
     branch = _find(client, name)
@@ -183,7 +186,7 @@ def publish(client: NessieClient, main: str, name: str, meta: NewCommit, validat
     done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
     already = done is not None
     if done is None:
-        if QUARANTINED in branch.properties:  # left by an earlier attempt of this very run
+        if release and QUARANTINED in branch.properties:
             branch = _release(client, branch)
         done = _merge(client, main, branch, commit, meta)
     client.delete_reference(name, commit)

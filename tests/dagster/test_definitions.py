@@ -7,8 +7,14 @@ import os
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
+from assets.checks import all_rules
+from assets.runs import READ_AT, Evaluations, evidence_of
+from assets.transforms.months import Month
 from nessie_ops.definitions import build
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import NO_ANCESTOR
 
 GOLDEN = Path(__file__).parent / "definitions.json"
 
@@ -59,3 +65,28 @@ def test_every_step_of_the_job_comes_after_the_branch_and_before_publishing() ->
 def test_no_step_is_retried_within_its_run() -> None:
     job = build().get_repository_def().get_job("load_month")
     assert all(node.definition.retry_policy is None for node in job.nodes)  # a cancelled step would run again
+
+
+def test_a_blocking_check_that_did_not_run_or_failed_vouches_for_nothing() -> None:
+    rules = all_rules(Month(2013, 1))
+
+    def evaluated(failed: str = "", absent: str = "") -> Evaluations:
+        return {
+            rule.label: dg.AssetCheckEvaluation(
+                asset_key=dg.AssetKey(rule.table.name.split(".")),
+                check_name=rule.name,
+                passed=rule.label != failed,
+                metadata={READ_AT: dg.MetadataValue.text(NO_ANCESTOR)},
+                blocking=rule.blocking,
+            )
+            for rule in rules
+            if rule.label != absent
+        }
+
+    blocking = {rule.label for rule in rules if rule.blocking}
+    assert {item.label for item in evidence_of(rules, evaluated())} == blocking
+    for label in blocking:
+        for found in (evaluated(failed=label), evaluated(absent=label)):
+            with pytest.raises(BadRequest, match=f"not passed in this run: {label}"):
+                evidence_of(rules, found)
+    evidence_of(rules, evaluated(failed="bronze.weather:wind_plausible"))  # warns, and stops nothing

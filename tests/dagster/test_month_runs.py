@@ -220,6 +220,38 @@ def test_a_run_that_is_being_cancelled_does_not_publish(
     assert client.get_reference(result.branch).properties[QUARANTINED] == "the run was cancelled"
 
 
+def test_a_run_that_was_marked_as_failed_does_not_publish(
+    client: NessieClient, instance: dg.DagsterInstance, source: Path
+) -> None:
+    before = client.get_reference("main").hash
+
+    def fail(_step: str) -> None:
+        [run] = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        instance.report_run_failed(run, "Exceeded maximum runtime.")  # by the daemon; the signal is swallowed
+
+    result = run_month("2013-01", instance, source_dir=str(source), on_event=after("validated", fail))
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None and run.status == dg.DagsterRunStatus.FAILURE
+    assert result.commit is None
+    assert client.get_reference("main").hash == before
+    assert QUARANTINED in client.get_reference(result.branch).properties
+
+
+def test_a_quarantine_set_while_the_run_works_is_not_lifted_by_it(
+    client: NessieClient, instance: dg.DagsterInstance, source: Path
+) -> None:
+    before = client.get_reference("main").hash
+
+    def forbid(_step: str) -> None:
+        [run] = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        client.update_properties(f"run/{run.run_id}", {QUARANTINED: "look at it first"})
+
+    result = run_month("2013-01", instance, source_dir=str(source), on_event=after("validated", forbid))
+    assert result.commit is None and "look at it first" in result.reason
+    assert client.get_reference("main").hash == before
+    assert client.get_reference(result.branch).properties[QUARANTINED] == "look at it first"
+
+
 def test_a_branch_that_moved_after_validation_is_not_published(
     client: NessieClient, instance: dg.DagsterInstance, source: Path, lake: SparkLake
 ) -> None:
