@@ -34,6 +34,8 @@ def test_the_demonstration_verifies_itself_and_can_be_repeated(tmp_path: Path) -
     for time in (1, 2):
         printed = demo(tmp_path)
         assert "NOT TRUE" not in printed and "All of it verified." in printed
+        assert printed.count("and gold counts each flight") == 2
+        assert "it differs from main in bronze.flights and bronze.weather" in printed
         assert "27,004 flights were delivered" in printed and "24,951 flights were delivered" in printed
         versions = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
         messages = [entry.commit_meta.message for entry in versions.list_log(versions.get_reference("main").hash)]
