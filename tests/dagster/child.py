@@ -2,6 +2,8 @@
 
     --pause STEP      after STEP has succeeded, wait for a line on standard input
     --die WHEN        kill this process with SIGKILL `before` or `after` its merge into main
+    --die-in STEP     kill it when STEP starts, or with --work SECONDS that much later
+    --resume RUN      resume this run instead of starting one
 
 Each event of a step is printed as a line `EVENT STEP`, the end as `END <run id> <attempts> <commit>`.
 """
@@ -12,13 +14,14 @@ import argparse
 import os
 import signal
 import sys
+import threading
 
 import dagster as dg
 
 from nessie_ops.client import NessieClient
 from nessie_ops.instance import open_instance
 from nessie_ops.model import CommitHash, Merge, MergeResult
-from nessie_ops.month_runs import run_month
+from nessie_ops.month_runs import resume_run, run_month
 from nessie_ops.runtime.home import get_home
 
 _merge = NessieClient.merge
@@ -30,6 +33,9 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("--pause")
     parser.add_argument("--die", choices=("before", "after"))
+    parser.add_argument("--die-in")
+    parser.add_argument("--work", type=float, default=0)
+    parser.add_argument("--resume")
     options = parser.parse_args()
     if options.die:
         NessieClient.merge = _die_before if options.die == "before" else _die_after  # type: ignore[method-assign]
@@ -37,12 +43,19 @@ def main() -> None:
     def on_event(event: dg.DagsterEvent) -> None:
         if event.step_key and event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS):
             print(event.event_type_value, event.step_key, flush=True)
+        if event.event_type == dg.DagsterEventType.STEP_START and event.step_key == options.die_in:
+            if not options.work:
+                os.kill(os.getpid(), signal.SIGKILL)
+            threading.Timer(options.work, os.kill, (os.getpid(), signal.SIGKILL)).start()
         if event.is_step_success and event.step_key == options.pause:
             options.pause = None  # once, not when re-based
             sys.stdin.readline()
 
     with open_instance(get_home()) as instance:
-        result = run_month(options.month, instance, source_dir=options.source, on_event=on_event)
+        if options.resume:
+            result = resume_run(options.resume, instance, on_event=on_event)
+        else:
+            result = run_month(options.month, instance, source_dir=options.source, on_event=on_event)
     print("END", result.run_id, result.attempts, result.commit, result.reason, flush=True)
 
 

@@ -15,6 +15,7 @@ import dagster as dg
 import httpx
 import pytest
 
+from assets.runs import branch_of
 from nessie_ops.client import NessieClient
 from nessie_ops.model import QUARANTINED
 from nessie_ops.month_runs import end_abandoned, resume_run, run_month
@@ -83,7 +84,7 @@ def abandoned(instance: dg.DagsterInstance, client: NessieClient) -> str:
     [run_id] = end_abandoned(instance)
     run = instance.get_run_by_id(run_id)
     assert run is not None and run.status == dg.DagsterRunStatus.FAILURE
-    assert "its process ended" in client.get_reference(f"run/{run_id}").properties[QUARANTINED]
+    assert "its process ended" in client.get_reference(branch_of(run)).properties[QUARANTINED]
     assert end_abandoned(instance) == []
     return run_id
 
@@ -131,6 +132,33 @@ def test_killed_around_its_merge_the_run_publishes_once(
     assert loads_on_main(client) == ["2013-02", *loads]
     assert client.list_references(prefix="run/") == []
     check_month(lake, source, "2013-02")
+
+
+def test_killed_in_one_step_after_the_other_a_run_still_publishes_once(
+    start: Callable[..., Child], client: NessieClient, instance: dg.DagsterInstance, lake: SparkLake, source: Path
+) -> None:
+    """Each resumption is killed in a later step: at its start, or some way into its work."""
+    loads = loads_on_main(client)
+    resume: tuple[str, ...] = ()
+    for step, work_s in [
+        ("bronze__flights", 0.3),
+        ("check_bronze_flights", 0.3),
+        ("silver__flights_weather", 0.2),
+        ("gold__carrier_delays", 0.2),
+        ("check_gold_carrier_delays", 0.2),
+        ("validated", 0),
+        ("publish", 0),
+    ]:
+        child = start("2013-03", str(source), "--die-in", step, "--work", str(work_s), *resume)
+        assert child.end() == -signal.SIGKILL, f"{step}: {child.log.read_text()[-3000:]}"
+        assert loads_on_main(client) == loads, step
+        resume = ("--resume", abandoned(instance, client))
+
+    result = resume_run(resume[1], instance)
+    assert result.commit == client.get_reference("main").hash
+    assert loads_on_main(client) == ["2013-03", *loads]
+    assert client.list_references(prefix="run/") == []
+    check_month(lake, source, "2013-03")
 
 
 def test_two_processes_at_once_both_publish(
