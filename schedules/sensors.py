@@ -1,19 +1,18 @@
 """Sensors: quarantine the branch of a run that failed or was cancelled.
 
-A sensor's first tick only sets its cursor; what it misses is found by the job reap_branches.
+All jobs are watched, since assets can also be launched outside of load_month; a run without a branch is left alone.  A
+sensor's first tick only sets its cursor; what it misses is found by the job reap_branches.
 """
 
 import dagster as dg
 
 from resources.catalog import CatalogResource
 from schedules.endings import quarantine_run
-from schedules.jobs import load_month
 
 _INTERVAL_S = 10
 
 
 @dg.run_failure_sensor(
-    monitored_jobs=[load_month],
     minimum_interval_seconds=_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
@@ -24,7 +23,6 @@ def quarantine_failed(context: dg.RunFailureSensorContext, catalog: CatalogResou
 
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
-    monitored_jobs=[load_month],
     minimum_interval_seconds=_INTERVAL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
