@@ -42,12 +42,13 @@ def run_demo(home: Path) -> int:
     show.show_diff(screen, catalog.client, catalog.main, branch)
     with demo.lake.session(catalog.main) as spark:
         show.show_gold(screen, spark, GOOD)
-    _say_next(screen)
+    _say_next(screen, home)
     return 1 if screen.failures else 0
 
 
-def _say_next(screen: Screen) -> None:
+def _say_next(screen: Screen, home: Path) -> None:
     screen.title("Next")
+    screen.say(f"`export NESSIE_OPS_HOME={home}` lets the commands below find this catalog.")
     screen.say("`make ui` opens Dagster with these runs; its job load_month loads any month of 2013.")
     screen.say("`.venv/bin/nessie-ops serve` serves the catalog to Spark, PyIceberg and clients of Nessie.")
     if screen.failures:
