@@ -27,6 +27,17 @@ from nessie_ops.model.content import (
     same_but_id,
     with_id,
 )
+from nessie_ops.model.events import (
+    CreatedSubscriber,
+    DeadLetter,
+    Delivered,
+    Event,
+    EventCommit,
+    EventKind,
+    EventOperation,
+    NewSubscriber,
+    Subscriber,
+)
 from nessie_ops.model.ids import NO_ANCESTOR, CommitHash, ContentId, parse_content_id, parse_hash
 from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.merges import (
@@ -74,11 +85,18 @@ __all__ = [
     "ContentId",
     "ContentKey",
     "ContentType",
+    "CreatedSubscriber",
+    "DeadLetter",
     "Delete",
+    "Delivered",
     "DeltaLakeTable",
     "Detached",
     "DiffEntry",
     "Entry",
+    "Event",
+    "EventCommit",
+    "EventKind",
+    "EventOperation",
     "IcebergTable",
     "IcebergView",
     "KeyDetails",
@@ -89,6 +107,7 @@ __all__ = [
     "MergeResult",
     "Namespace",
     "NewCommit",
+    "NewSubscriber",
     "Operation",
     "Parent",
     "Put",
@@ -97,6 +116,7 @@ __all__ = [
     "ReferenceMove",
     "ReferenceSpec",
     "ReferenceType",
+    "Subscriber",
     "Tag",
     "Unchanged",
     "check_name",

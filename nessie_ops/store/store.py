@@ -23,6 +23,7 @@ from nessie_ops.errors import OutcomeUnknown, StoreFormatError, StoreUnavailable
 from nessie_ops.store import dialects, schema, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.forks import gate
+from nessie_ops.store.signal import Signal
 
 IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
 T = TypeVar("T")
@@ -64,6 +65,11 @@ class Transaction:
         self._connection = connection
         self._cache = cache
         self._reads = reads
+
+    @property
+    def connection(self) -> Connection:
+        """The database connection of this transaction, for the other modules of this package."""
+        return self._connection
 
     def load(self, kind: Kind, ids: Iterable[bytes], decode: Callable[[Any], T]) -> dict[bytes, T]:
         """The objects with these ids, decoded; absent ids are left out.  One query per 500 that are not cached.
@@ -156,6 +162,7 @@ class WriteTransaction(Transaction):
         super().__init__(connection, store.cache, store.reads)
         self._writes = store.writes
         self._used_at = used_at
+        self.has_moves = False
         self._pending: dict[Kind, dict[bytes, dict[str, Any]]] = {kind: {} for kind in Kind}
         self._objects: dict[tuple[Kind, bytes], Any] = {}
 
@@ -227,6 +234,7 @@ class WriteTransaction(Transaction):
         }
         self._connection.execute(insert(tables.reference_log), row)
         self._writes["reference_log"] += 1
+        self.has_moves = True
 
 
 class Store:
@@ -248,6 +256,7 @@ class Store:
         self.writes: Counter[str] = Counter()
         # SQLite has one writer: waiting here is fair and cheap, waiting there is polling.  A store in
         # memory has one connection, so readers wait, too.
+        self.moved = Signal()
         self._write_lock = threading.RLock()
         self._read_lock: AbstractContextManager[object] = self._write_lock if in_memory else nullcontext()
         if not in_memory:
@@ -282,6 +291,8 @@ class Store:
             transaction = WriteTransaction(connection, self, self._clock_ns() // 1000)
             yield transaction
             transaction.flush()
+        if transaction.has_moves:
+            self.moved.fire()
 
     @contextmanager
     def _begin(self, engine: Engine) -> Iterator[Connection]:

@@ -32,7 +32,8 @@ from nessie_ops.model import (
     ReferenceType,
 )
 from nessie_ops.store import Store
-from nessie_ops.versioning import commits, history, merging, references
+from nessie_ops.versioning import commits, events, history, merging, references
+from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.references import RepositoryInfo
 
@@ -72,6 +73,11 @@ class VersionStore:
 
     def close(self) -> None:
         self._store.close()
+
+    @property
+    def store(self) -> Store:
+        """The database below, for what stands beside versioning."""
+        return self._store
 
     @property
     def default_branch(self) -> str:
@@ -128,6 +134,18 @@ class VersionStore:
         """The reference log: every creation, move, property change and deletion, by sequence number."""
         with self._store.read() as tx:
             return references.list_moves(tx, name, after_seq, limit, newest_first)
+
+    def list_events(
+        self,
+        *,
+        name: str | None = None,
+        after_seq: int = 0,
+        limit: int = MAX_PAGE,
+        accepts: Callable[[ReferenceMove], bool] | None = None,
+    ) -> EventPage:
+        """The next `limit` rows of the reference log as events; those that `accepts` refuses are passed over."""
+        with self._store.read() as tx:
+            return events.list_events(tx, self.info, name, after_seq, limit, accepts)
 
     # -- reading ------------------------------------------------------------------------------
 
