@@ -1,13 +1,15 @@
-"""What all tests share: an environment of their own, and the one Spark of the pytest process."""
+"""What all tests share: an environment of their own, database servers, and the one Spark of the pytest process."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from resources.catalog import CatalogResource
 from resources.spark import EnvironmentSpark, SparkLake
+from tests.databases import Databases, MariaDB, PostgresDatabases, PostgreSQL
 
 _OWN = ("NESSIE_OPS_URI", "NESSIE_OPS_STORE", "NESSIE_OPS_WAREHOUSE", "NESSIE_OPS_SPARK_CONF", "SPARK_REMOTE")
 
@@ -30,3 +32,37 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def lake(environment: None) -> SparkLake:
     """Spark on the embedded catalog of the tests' home; its JVM starts at the first session and serves all tests."""
     return SparkLake(pyspark=EnvironmentSpark(), catalog=CatalogResource())
+
+
+@pytest.fixture(scope="session")
+def postgresql_databases() -> Iterator[Databases]:
+    """Databases of the server that NESSIE_OPS_TEST_PG_URL names, or of one that runs until the last test is done."""
+    given = os.environ.get("NESSIE_OPS_TEST_PG_URL")
+    if given:
+        databases = PostgresDatabases(given)
+        yield databases
+        databases.close()
+    else:
+        with PostgreSQL.running() as server:
+            yield PostgresDatabases(server.url)
+
+
+@pytest.fixture
+def postgresql_url(postgresql_databases: Databases) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database.  A test that stops its server runs one of its own."""
+    with postgresql_databases.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_databases() -> Iterator[Databases]:
+    """Databases of a server that runs until the last test is done."""
+    with MariaDB.running() as server:
+        yield Databases(server.url)
+
+
+@pytest.fixture
+def mariadb_url(mariadb_databases: Databases) -> Iterator[str]:
+    """The URL of an empty MariaDB database."""
+    with mariadb_databases.database() as url:
+        yield url
