@@ -119,10 +119,15 @@ class NessieClient:
         return self._get("config", wire.Config).default_branch
 
     def list_references(
-        self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
+        self,
+        *,
+        prefix: str = "",
+        after: tuple[ReferenceType, str] | None = None,
+        limit: int = MAX_PAGE,
+        filter: str = "",
     ) -> list[Reference]:
-        """Branches by name, then tags by name, from after the given (type, name)."""
-        params = {"name-prefix": prefix}
+        """Branches by name, then tags by name, from after the given (type, name), for which a CEL filter is true."""
+        params = {"name-prefix": prefix, "filter": filter, "fetch": "ALL" if filter else ""}
         found = self._rows("trees", params, wire.ReferencePage, lambda page: page.references, None if after else limit)
         return list(islice((ref for ref in found if after is None or (_kind(ref), ref.name) > after), limit))
 
@@ -198,9 +203,10 @@ class NessieClient:
         last: ContentKey | None = None,
         limit: int = MAX_PAGE,
         with_content: bool = False,
+        filter: str = "",
     ) -> list[Entry]:
         """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
-        params = _range_params(prefix, first, last) | {"content": str(with_content).lower()}
+        params = _range_params(prefix, first, last) | {"content": str(with_content).lower(), "filter": filter}
         return list(self._rows(f"trees/@{at}/entries", params, wire.EntryPage, lambda page: page.entries, limit))
 
     def list_log(
@@ -210,9 +216,10 @@ class NessieClient:
         limit_hash: CommitHash | None = None,
         limit: int = 250,
         with_operations: bool = False,
+        filter: str = "",
     ) -> list[LogEntry]:
-        """Commits from `at` backwards along direct parents; `limit_hash` is the last one returned."""
-        params = {"fetch": "ALL" if with_operations else "MINIMAL"}
+        """Commits from `at` backwards along direct parents; `limit_hash` is the last one looked at."""
+        params = {"fetch": "ALL" if with_operations else "MINIMAL", "filter": filter}
         if limit_hash:
             params["limit-hash"] = limit_hash
         return list(self._rows(f"trees/@{at}/history", params, wire.LogPage, lambda page: page.log_entries, limit))
@@ -226,9 +233,10 @@ class NessieClient:
         first: ContentKey | None = None,
         last: ContentKey | None = None,
         limit: int = MAX_PAGE,
+        filter: str = "",
     ) -> list[DiffEntry]:
         """Keys whose value differs between two commits, in key order."""
-        path, params = f"trees/@{before}/diff/@{after}", _range_params(prefix, first, last)
+        path, params = f"trees/@{before}/diff/@{after}", _range_params(prefix, first, last) | {"filter": filter}
         return list(self._rows(path, params, wire.DiffPage, lambda page: page.diffs, limit))
 
     # -- writing ------------------------------------------------------------------------------

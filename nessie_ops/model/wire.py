@@ -39,6 +39,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oldest_possible_commit_timestamp: datetime
 
 
+class ReferenceMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `fetch=ALL` adds to a reference; the comparison with the default branch is None where there is none."""
+
+    num_commits_ahead: int | None
+    num_commits_behind: int | None
+    commit_meta_of_head: CommitMeta = msgspec.field(name="commitMetaOfHEAD")
+    common_ancestor_hash: CommitHash | None
+    num_total_commits: int
+
+
 class SingleReference(msgspec.Struct, frozen=True):
     reference: Reference
 

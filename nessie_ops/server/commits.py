@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
 from litestar import Response, get, post
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceSpec, parse_hash_spec
 from nessie_ops.model.wire import LogPage
-from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.server import listings
+from nessie_ops.server.filter_variables import LOG
+from nessie_ops.server.filters import read_filter
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -20,27 +21,20 @@ from nessie_ops.versioning import VersionStore
 MAX_LOG_PAGE = 250  # commits; Nessie's limit
 
 
-class _NextCommit(msgspec.Struct, frozen=True):
-    """Where a log goes on."""
-
-    at: CommitHash
-
-
 @get("/trees/{ref:str}/history", sync_to_thread=True)
 def list_log(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
-    query, spec = Query(request), parse_ref(store, ref)
-    query.refuse_filter()
-    full, limit = query.choice("fetch", "MINIMAL", "ALL") == "ALL", query.limit(MAX_LOG_PAGE)
-    effective = store.resolve(spec)
-    start = read_token(query.text("page-token"), _NextCommit)
-    entries = store.list_log(
-        start.at if start else effective.hash,
+    query = Query(request)
+    effective = store.resolve(parse_ref(store, ref))
+    page, token = listings.list_log(
+        store,
+        effective.hash,
         limit_hash=_read_limit_hash(store, query, effective.hash),
-        limit=limit + 1,
-        with_operations=full,
+        full=query.choice("fetch", "MINIMAL", "ALL") == "ALL",
+        wanted=read_filter(query, LOG),
+        limit=query.limit(MAX_LOG_PAGE),
+        token=query.text("page-token"),
     )
-    token = make_token(_NextCommit(entries[limit].commit_meta.hash)) if len(entries) > limit else None
-    return json_response(LogPage(log_entries=tuple(entries[:limit]), has_more=token is not None, token=token))
+    return json_response(LogPage(log_entries=tuple(page), has_more=token is not None, token=token))
 
 
 def _read_limit_hash(store: VersionStore, query: Query, head: CommitHash) -> CommitHash | None:

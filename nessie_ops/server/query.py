@@ -65,11 +65,6 @@ class Query:
         wanted = self.integer("max-records") or 0
         return min(wanted, maximum) if wanted > 0 else maximum
 
-    def refuse_filter(self) -> None:
-        """BadRequest when the request wants a filter, which would otherwise be left out silently."""
-        if self.text("filter"):
-            raise BadRequest("filter: this server does not evaluate CEL filters; leave the parameter out.")
-
 
 def parse_key(text: str) -> ContentKey:
     """A content key in URL form; malformed ones are unknown paths."""

@@ -9,9 +9,11 @@ import msgspec
 from litestar import Response, delete, get, post, put
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType, Tag
-from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, ReferencePage, SingleReference
-from nessie_ops.server.paging import make_token, read_token
+from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType
+from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, ReferenceMetadata, ReferencePage, SingleReference
+from nessie_ops.server import listings
+from nessie_ops.server.filter_variables import REFERENCES
+from nessie_ops.server.filters import read_filter
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -31,13 +33,6 @@ _TYPES = {"BRANCH": ReferenceType.BRANCH, "branch": ReferenceType.BRANCH} | {
 }
 
 
-class _After(msgspec.Struct, frozen=True):
-    """Where a listing of references goes on."""
-
-    type: ReferenceType
-    name: str
-
-
 def _read_type(query: Query) -> ReferenceType | None:
     text = query.text("type")
     if text is not None and text not in _TYPES:
@@ -45,47 +40,29 @@ def _read_type(query: Query) -> ReferenceType | None:
     return _TYPES[text] if text else None
 
 
-def _add_metadata(store: VersionStore, reference: Reference, default: CommitHash) -> dict[str, Any]:
-    """The reference with what `fetch=ALL` adds; nothing for an empty one."""
+def to_plain(reference: Reference, metadata: ReferenceMetadata | None) -> dict[str, Any]:
+    """A reference with its metadata as one object."""
     plain: dict[str, Any] = msgspec.to_builtins(reference)
-    if reference.hash == NO_ANCESTOR:
-        return plain
-    apart = store.compare(reference.hash, default)
-    compared = not isinstance(reference, Tag) and reference.name != store.default_branch
-    plain["metadata"] = {
-        "numCommitsAhead": apart.ahead if compared else None,
-        "numCommitsBehind": apart.behind if compared else None,
-        "commitMetaOfHEAD": store.get_commit(reference.hash),
-        "commonAncestorHash": apart.common_ancestor if compared else None,
-        "numTotalCommits": apart.total,
-    }
-    return plain
+    return {**plain, "metadata": metadata} if metadata else plain
 
 
 @get("/trees", sync_to_thread=True)
 def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     query = Query(request)
-    query.refuse_filter()
     full = query.choice("fetch", "MINIMAL", "ALL") == "ALL"
-    limit = query.limit(MAX_METADATA_PAGE if full else MAX_PAGE)
-    after = read_token(query.text("page-token"), _After)
-    found = store.list_references(
+    page, token = listings.list_references(
+        store,
         prefix=query.text("name-prefix") or "",
-        after=(after.type, after.name) if after else None,
-        limit=limit + 1,
+        full=full,
+        wanted=read_filter(query, REFERENCES),
+        limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE),
+        token=query.text("page-token"),
     )
-    last = found[limit - 1] if len(found) > limit else None
-    token = make_token(_After(_kind(last), last.name)) if last else None
-    page = found[:limit]
     if not full:
-        return json_response(ReferencePage(references=tuple(page), has_more=token is not None, token=token))
-    default = store.get_reference(store.default_branch).hash
-    rows = [_add_metadata(store, reference, default) for reference in page]
+        references = tuple(row.reference for row in page)
+        return json_response(ReferencePage(references=references, has_more=token is not None, token=token))
+    rows = [to_plain(row.reference, row.metadata) for row in page]
     return json_response({"references": rows, "hasMore": token is not None, "token": token})
-
-
-def _kind(reference: Reference) -> ReferenceType:
-    return ReferenceType.TAG if isinstance(reference, Tag) else ReferenceType.BRANCH
 
 
 @post("/trees", sync_to_thread=True)
@@ -108,7 +85,7 @@ def get_reference(store: Store, request: AnyRequest, ref: Segment) -> Response[b
     if not full:
         return json_response(SingleReference(reference))
     default = store.get_reference(store.default_branch).hash
-    return json_response({"reference": _add_metadata(store, reference, default)})
+    return json_response({"reference": to_plain(reference, listings.get_metadata(store, reference, default))})
 
 
 @put("/trees/{ref:str}", sync_to_thread=True)

@@ -257,11 +257,6 @@ def test_recent_changes_tell_former_heads(api: Api) -> None:
     assert api.get(f"trees/main@{heads[1]}/recent-changes", 400)["errorCode"] == "BAD_REQUEST"
 
 
-def test_a_filter_is_refused_rather_than_left_out(api: Api) -> None:
-    for path in ("trees", "trees/main/entries", "trees/main/history", "trees/main/diff/main"):
-        assert "filter" in api.get(path, 400, filter="true")["message"]
-
-
 def test_recent_changes_of_a_branch_are_not_those_of_another_that_had_its_name(api: Api) -> None:
     api.add_table("t")
     first = api.branch("x")
