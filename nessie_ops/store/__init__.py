@@ -1,6 +1,20 @@
-"""Rows in, rows out: the only package that knows SQL.  It does not know Git semantics."""
+"""Rows in, rows out: knows SQL, not Git.  The only importer of SQLModel and SQLAlchemy."""
 
 from nessie_ops.store.cache import Cache
-from nessie_ops.store.store import Kind, Move, ReferenceRecord, Store, Transaction, WriteTransaction
+from nessie_ops.store.groups import Job
+from nessie_ops.store.rows import Kind, Move, ReferenceRecord
+from nessie_ops.store.store import Store
+from nessie_ops.store.transactions import NotCached, Objects, Transaction, WriteTransaction
 
-__all__ = ["Cache", "Kind", "Move", "ReferenceRecord", "Store", "Transaction", "WriteTransaction"]
+__all__ = [
+    "Cache",
+    "Job",
+    "Kind",
+    "Move",
+    "NotCached",
+    "Objects",
+    "ReferenceRecord",
+    "Store",
+    "Transaction",
+    "WriteTransaction",
+]

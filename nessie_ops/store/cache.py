@@ -33,6 +33,12 @@ class Cache:
             self._entries.move_to_end(key)
             return entry[0]
 
+    def discard(self, key: Hashable) -> None:
+        """Forget the object, if it is there."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            self._used -= entry[1] if entry else 0
+
     def put(self, key: Hashable, value: Any, size: int) -> None:
         """Keep `value`, which occupies about `size` bytes."""
         size += _ENTRY_OVERHEAD

@@ -1,240 +1,36 @@
 """Store: transactions over the tables, with immutable objects cached across them.
 
-Writes of objects are collected and flushed, sorted by id, when the transaction commits; two
-transactions that write the same objects therefore lock their rows in the same order.
 Counters in `Store.reads` and `Store.writes` (rows, by table) let tests guard complexity.
 """
 
 from __future__ import annotations
 
+import logging
+import random
 import threading
 import time
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from enum import Enum
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, and_, delete, func, insert, literal, or_, select, update
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from nessie_ops.errors import OutcomeUnknown, StoreFormatError, StoreUnavailable
-from nessie_ops.store import dialects, schema, tables
+from nessie_ops.store import dialects, schema
 from nessie_ops.store.cache import Cache
+from nessie_ops.store.dialects import Dialect, InDoubt, Verdict
 from nessie_ops.store.forks import gate
+from nessie_ops.store.groups import Groups, Job
 from nessie_ops.store.signal import Signal
+from nessie_ops.store.transactions import Objects, Transaction, WriteTransaction
 
-IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
+log = logging.getLogger("nessie_ops.store")
 T = TypeVar("T")
-_RAW, _ZLIB = b"\x00", b"\x01"  # first byte of stored data: how the rest is packed
-
-
-class Kind(Enum):
-    """Immutable objects by table."""
-
-    COMMIT = tables.commit
-    NODE = tables.node
-    CONTENT = tables.content
-
-
-class ReferenceRecord(NamedTuple):
-    name: str
-    type: str
-    head: bytes | None
-    created_at: int
-    properties: str
-
-
-class Move(NamedTuple):
-    """A row of the reference log; heads are None for "no commit"."""
-
-    seq: int
-    name: str
-    type: str
-    action: str
-    before: bytes | None
-    after: bytes | None
-    at: int
-
-
-class Transaction:
-    """A consistent view of the database."""
-
-    def __init__(self, connection: Connection, cache: Cache, reads: Counter[str]) -> None:
-        self._connection = connection
-        self._cache = cache
-        self._reads = reads
-
-    @property
-    def connection(self) -> Connection:
-        """The database connection of this transaction, for the other modules of this package."""
-        return self._connection
-
-    def load(self, kind: Kind, ids: Iterable[bytes], decode: Callable[[Any], T]) -> dict[bytes, T]:
-        """The objects with these ids, decoded; absent ids are left out.  One query per 500 that are not cached.
-
-        `decode` gets a row for a commit, and the unpacked data otherwise.  Use one decoder per kind:
-        what it returns is cached and shared.
-        """
-        found: dict[bytes, T] = {}
-        missing = []
-        for id in dict.fromkeys(ids):
-            cached = self._cache.get((kind, id))
-            if cached is None:
-                missing.append(id)
-            else:
-                found[id] = cached
-        table = kind.value
-        columns = table.c if kind is Kind.COMMIT else (table.c.id, table.c.data)
-        for start in range(0, len(missing), IN_LIMIT):
-            some = missing[start : start + IN_LIMIT]
-            condition = table.c.id.in_(some) if len(some) > 1 else table.c.id == some[0]
-            for row in self._connection.execute(select(*columns).where(condition)):
-                found[row.id] = self._remember(kind, row, decode)
-        return found
-
-    def load_ancestors(self, head: bytes, limit: int, decode: Callable[[Any], T]) -> list[T]:
-        """Commit `head` and its direct ancestors, newest first, at most `limit`: one recursive query."""
-        commit = tables.commit
-        first = select(commit.c.id, commit.c.parent, literal(1).label("n")).where(commit.c.id == head)
-        chain = first.cte("chain", recursive=True)
-        older = select(commit.c.id, commit.c.parent, chain.c.n + 1)
-        chain = chain.union_all(older.join(chain, commit.c.id == chain.c.parent).where(chain.c.n < limit))
-        rows = self._connection.execute(select(*commit.c).join(chain, commit.c.id == chain.c.id).order_by(chain.c.n))
-        return [self._remember(Kind.COMMIT, row, decode) for row in rows]
-
-    def _remember(self, kind: Kind, row: Any, decode: Callable[[Any], T]) -> T:
-        self._reads[kind.value.name] += 1
-        if kind is Kind.COMMIT:
-            value, size = decode(row), 600 + len(row.meta) + len(row.operations)
-        else:
-            data = _unpack(row.data)
-            value, size = decode(data), 4 * len(data)  # objects made of it take about as much
-        self._cache.put((kind, row.id), value, size)
-        return value
-
-    def get_setting(self, name: str) -> str | None:
-        setting = tables.setting
-        value: str | None = self._connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
-        return value
-
-    def get_reference(self, name: str, *, lock: bool = False) -> ReferenceRecord | None:
-        """The reference; with `lock` nobody else moves it before this transaction ends."""
-        statement = select(tables.reference).where(tables.reference.c.name == name)
-        if lock:
-            statement = statement.with_for_update()
-        row = self._connection.execute(statement).first()
-        return ReferenceRecord(*row) if row else None
-
-    def list_references(
-        self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None
-    ) -> list[ReferenceRecord]:
-        """References ordered by (type, name), after the given pair."""
-        table = tables.reference
-        statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
-        if prefix:  # not LIKE, which may ignore case
-            statement = statement.where(func.substr(table.c.name, 1, len(prefix)) == prefix)
-        if after:
-            later = and_(table.c.type == after[0], table.c.name > after[1])
-            statement = statement.where(or_(table.c.type > after[0], later))
-        return [ReferenceRecord(*row) for row in self._connection.execute(statement)]
-
-    def find_references_at(self, head: bytes | None) -> list[ReferenceRecord]:
-        """References whose head is this commit."""
-        rows = self._connection.execute(select(tables.reference).where(tables.reference.c.head == head))
-        return [ReferenceRecord(*row) for row in rows]
-
-    def list_moves(self, name: str | None, after_seq: int, limit: int, *, newest_first: bool) -> list[Move]:
-        """Rows of the reference log with a greater sequence number, of one reference or all."""
-        log = tables.reference_log
-        order = log.c.seq.desc() if newest_first else log.c.seq
-        statement = select(log).where(log.c.seq > after_seq).order_by(order).limit(limit)
-        if name is not None:
-            statement = statement.where(log.c.name == name)
-        return [Move(*row) for row in self._connection.execute(statement)]
-
-
-class WriteTransaction(Transaction):
-    """A transaction that may also write.  Objects saved in it can be loaded at once."""
-
-    def __init__(self, connection: Connection, store: Store, used_at: int) -> None:
-        super().__init__(connection, store.cache, store.reads)
-        self._writes = store.writes
-        self._used_at = used_at
-        self.has_moves = False
-        self._pending: dict[Kind, dict[bytes, dict[str, Any]]] = {kind: {} for kind in Kind}
-        self._objects: dict[tuple[Kind, bytes], Any] = {}
-
-    def load(self, kind: Kind, ids: Iterable[bytes], decode: Callable[[Any], T]) -> dict[bytes, T]:
-        ids = list(ids)
-        own = {id: self._objects[kind, id] for id in ids if (kind, id) in self._objects}
-        if len(own) == len(ids):
-            return own
-        return own | super().load(kind, [id for id in ids if id not in own], decode)
-
-    def _remember(self, kind: Kind, row: Any, decode: Callable[[Any], T]) -> T:
-        if (kind, row.id) in self._objects:  # others must not see it: it may yet be rolled back
-            return cast(T, self._objects[kind, row.id])
-        return super()._remember(kind, row, decode)
-
-    def save(self, kind: Kind, id: bytes, value: object, data: bytes) -> None:
-        """Save a node or content: `data` under `id`; `value` is what decoding would give."""
-        self._pending[kind][id] = {"id": id, "data": _pack(data)}
-        self._objects[kind, id] = value
-
-    def save_commit(self, id: bytes, value: object, columns: Mapping[str, Any]) -> None:
-        """Save a commit row; flushes it and its objects, so that a reference may point to it."""
-        self._pending[Kind.COMMIT][id] = {"id": id, **columns}
-        self._objects[Kind.COMMIT, id] = value
-        self.flush()
-
-    def flush(self) -> None:
-        """Write the saved objects, in the order of their ids."""
-        for kind, pending in self._pending.items():
-            if pending:
-                rows = [{**pending[id], "used_at": self._used_at} for id in sorted(pending)]
-                self._connection.execute(dialects.upsert(kind.value, ("used_at",)), rows)
-                self._writes[kind.value.name] += len(rows)
-                pending.clear()
-
-    def touch_commit(self, id: bytes) -> None:
-        """Record that a commit is needed now."""
-        table = tables.commit
-        self._connection.execute(update(table).where(table.c.id == id).values(used_at=self._used_at))
-
-    def put_setting(self, name: str, value: str) -> None:
-        self._connection.execute(dialects.upsert(tables.setting, ("value",)), {"name": name, "value": value})
-
-    def insert_reference(self, record: ReferenceRecord) -> None:
-        self._connection.execute(insert(tables.reference), record._asdict())
-        self._writes["reference"] += 1
-
-    def update_reference(self, record: ReferenceRecord) -> None:
-        """Set the head and properties of a reference."""
-        table = tables.reference
-        values = {"head": record.head, "properties": record.properties}
-        self._connection.execute(update(table).where(table.c.name == record.name).values(values))
-        self._writes["reference"] += 1
-
-    def delete_reference(self, name: str) -> None:
-        self._connection.execute(delete(tables.reference).where(tables.reference.c.name == name))
-
-    def append_move(self, before: ReferenceRecord | None, after: ReferenceRecord | None, action: str, at: int) -> None:
-        """Log a change of a reference: its record before and after, None where it does not exist."""
-        record = after or before
-        assert record is not None
-        row = {
-            "name": record.name,
-            "type": record.type,
-            "action": action,
-            "before": before.head if before else None,
-            "after": after.head if after else None,
-            "at": at,
-        }
-        self._connection.execute(insert(tables.reference_log), row)
-        self._writes["reference_log"] += 1
-        self.has_moves = True
+MAX_TRIES = 8  # of a transaction that the database rolled back for another's sake
+RETRY_SLEEP_S = 0.02  # times the number of the try, halved or not at random
 
 
 class Store:
@@ -243,29 +39,48 @@ class Store:
     def __init__(
         self,
         engine: Engine,
+        dialect: Dialect,
         *,
         cache: Cache | None = None,
         in_memory: bool = False,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._engine = engine
+        self.dialect = dialect
+        self._errors: tuple[type[Exception], ...] = (*dialect.errors, DBAPIError)
         self._clock_ns = clock_ns
+        self._reader = engine.execution_options(isolation_level="AUTOCOMMIT") if dialect.row_locks else engine
         self._writer = engine.execution_options(**{dialects.WRITE: True})
         self.cache = cache or Cache()
         self.reads: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
         # SQLite has one writer: waiting here is fair and cheap, waiting there is polling.  A store in
         # memory has one connection, so readers wait, too.
+        lock = threading.RLock()
+        self._write_lock: AbstractContextManager[object] = nullcontext() if dialect.row_locks else lock
+        self._read_lock: AbstractContextManager[object] = lock if in_memory else nullcontext()
         self.moved = Signal()
-        self._write_lock = threading.RLock()
-        self._read_lock: AbstractContextManager[object] = self._write_lock if in_memory else nullcontext()
+        self._groups = Groups(self._run_group)
         if not in_memory:
             gate.guard(engine)
         try:
-            with gate.transaction(), self._begin(self._writer) as connection:
-                schema.prepare(connection)
-        except DatabaseError as error:
+            self._prepare()
+        except DBAPIError as error:
             raise StoreFormatError(f"The store is not a catalog of nessie_ops: {error.orig}.") from error
+
+    def _prepare(self) -> None:
+        """Create the tables of a new store; one that is ready is only read."""
+        with gate.transaction(), self._read_lock, self._begin(self._reader) as connection:
+            if schema.is_ready(connection):
+                return
+        with (
+            gate.transaction(),
+            self._write_lock,
+            self._begin(self._writer) as connection,
+            self.dialect.schema_lock(connection),
+        ):
+            if not schema.is_ready(connection):
+                schema.create(connection)
 
     @classmethod
     def open(cls, url: str, *, cache: Cache | None = None, create: bool = True) -> Self:
@@ -273,50 +88,117 @@ class Store:
 
         BadRequest (the URL; with `create` false also a missing database), StoreFormatError, StoreUnavailable.
         """
-        return cls(dialects.open_engine(url, create=create), cache=cache, in_memory=dialects.is_memory(url))
+        parsed, dialect = dialects.parse_url(url)
+        engine = dialect.open_engine(parsed, create)
+        return cls(engine, dialect, cache=cache, in_memory=dialects.is_memory(url))
 
     def close(self) -> None:
         self._engine.dispose()
 
+    @property
+    def objects(self) -> Objects:
+        """The immutable objects that are in memory."""
+        return Objects(self.cache)
+
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """A snapshot of the database."""
-        with gate.transaction(), self._read_lock, self._begin(self._engine) as connection:
-            yield Transaction(connection, self.cache, self.reads)
+        """A view of the database: one snapshot in SQLite, else each query sees what is committed then."""
+        with gate.transaction(), self._read_lock, self._begin(self._reader) as connection:
+            yield Transaction(connection, self.dialect, self.cache, self.reads)
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
-        """A writing transaction: all or nothing; durable when this returns."""
+        """A writing transaction of its own: all or nothing; durable when this returns."""
         with gate.transaction(), self._write_lock, self._begin(self._writer) as connection:
-            transaction = WriteTransaction(connection, self, self._clock_ns() // 1000)
+            transaction = self._make_writer(connection)
             yield transaction
-            transaction.flush()
+            transaction.commit()
+            transaction.publish()
         if transaction.has_moves:
             self.moved.fire()
+
+    def run(self, function: Callable[[WriteTransaction], T], *references: str) -> T:
+        """The result of `function`, which may run more than once, when what it wrote is durable.
+
+        Functions that wait at the same time share one transaction, in the order of their arrival; what one
+        raises concerns it alone.  Name the references that it will lock.
+        """
+        job = Job(function, references)
+        result: T = self._groups.run(job)
+        return result
+
+    def submit(
+        self,
+        function: Callable[[WriteTransaction], T],
+        references: tuple[str, ...],
+        done: Callable[[Job], None],
+        start: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """Like `run`, without waiting: `done` is called with the job in some thread; `start` runs a call in another."""
+        self._groups.submit(Job(function, references, done), start)
+
+    def _make_writer(self, connection: Connection) -> WriteTransaction:
+        used_at = self._clock_ns() // 1000
+        return WriteTransaction(connection, self.dialect, self.cache, self.reads, self.writes, used_at)
+
+    def _run_group(self, jobs: list[Job]) -> None:
+        """Run jobs in one transaction, again if the database asks for it; each then has a result or an error."""
+        for attempt in range(1, MAX_TRIES + 1):
+            try:
+                with self.write() as tx:
+                    if self.dialect.row_locks:
+                        tx.lock(name for job in jobs for name in job.references)
+                    for job in jobs:
+                        job.run(tx)
+                return
+            except _Retry as retry:
+                if attempt == MAX_TRIES:
+                    raise StoreUnavailable(
+                        f"The catalog's database rolled back {MAX_TRIES} times for others: {retry}. Try again."
+                    ) from retry
+                time.sleep(RETRY_SLEEP_S * attempt * random.choice((0.5, 1)))
 
     @contextmanager
     def _begin(self, engine: Engine) -> Iterator[Connection]:
         """A database transaction.  StoreUnavailable: certainly not applied.  OutcomeUnknown: COMMIT itself failed."""
         try:
             with engine.connect() as connection:
-                transaction = connection.begin()
-                yield connection
                 try:
-                    transaction.commit()
-                except OperationalError as error:
-                    connection.invalidate()  # it may still be in the transaction
-                    raise OutcomeUnknown(
-                        f"The catalog's database failed while committing: {error.orig}. Whether the change was "
-                        "applied is unknown: look before you repeat it."
-                    ) from error
-        except OperationalError as error:
-            raise StoreUnavailable(f"The catalog's database did not answer: {error.orig}. Try again.") from error
+                    with connection.begin():
+                        yield connection
+                except InDoubt as error:
+                    self._let_go(connection, error)
+                    raise
+                except self._errors as error:
+                    self._let_go(connection, error)
+                    raise
+        except InDoubt as doubt:
+            raise OutcomeUnknown(
+                f"The catalog's database failed while committing: {doubt.args[0]}. Whether the change was "
+                "applied is unknown: look before you repeat it."
+            ) from doubt
+        except PoolExhausted as error:
+            raise StoreUnavailable("All connections to the catalog's database are in use. Try again.") from error
+        except self._errors as error:
+            self._explain(error)
+
+    def _explain(self, error: Any) -> None:
+        verdict = self.dialect.judge(error)
+        if verdict is Verdict.RETRY:
+            raise _Retry(str(getattr(error, "orig", error))) from error
+        if verdict is Verdict.CORRUPT:
+            raise error
+        text = str(getattr(error, "orig", None) or error).strip()
+        raise StoreUnavailable(f"The catalog's database did not answer: {text}. Try again.") from error
+
+    def _let_go(self, connection: Connection, error: Exception) -> None:
+        """Do not use a connection again that is lost or in doubt; when it is lost, so are those that wait."""
+        lost = isinstance(error, InDoubt) or self.dialect.judge(error) is Verdict.LOST
+        if lost and not connection.closed:
+            connection.invalidate(error)
+            if self.dialect.row_locks:
+                self._engine.dispose(close=False)
 
 
-def _pack(data: bytes) -> bytes:
-    packed = zlib.compress(data, 1) if len(data) > 200 else data
-    return _ZLIB + packed if len(packed) < len(data) else _RAW + data
-
-
-def _unpack(data: bytes) -> bytes:
-    return zlib.decompress(data[1:]) if data[:1] == _ZLIB else data[1:]
+class _Retry(StoreUnavailable):
+    """The database rolled a transaction back because of another one."""

@@ -7,14 +7,44 @@ Objects (`commit`, `node`, `content`) are keyed by the hash of what they hold an
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, String, Table, Text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-FORMAT = 1  # of the tables and of the bytes in them; see docs/format.md
+FORMAT = 2  # of the tables and of the bytes in them; see docs/format.md
+
+# PostgreSQL moves long values out of the row unless told that rows may fill a page.
+_WHOLE_ROWS = {"postgresql_with": {"toast_tuple_target": 8160}}
+# Rows that change with every commit find room for their next version on their own page.
+_ROOM_TO_CHANGE = {"postgresql_with": {"fillfactor": 50}}
 
 
-def _id(size: int, **options: object) -> Column[bytes]:
-    return Column(LargeBinary(size), **options)  # type: ignore[arg-type]
+def _id(size: int, **options: Any) -> Column[bytes]:
+    kind: TypeEngine[bytes] = LargeBinary(size).with_variant(mysql.BINARY(size), "mysql", "mariadb")
+    return Column(kind, **options)
+
+
+def _blob() -> Column[bytes]:
+    kind: TypeEngine[bytes] = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+    return Column(kind, nullable=False)
+
+
+def _name(size: int, **options: Any) -> Column[str]:
+    """ASCII text that is compared byte by byte on every database, so that listings have one order."""
+    kind = (
+        Text()
+        .with_variant(String(size, collation="C"), "postgresql")
+        .with_variant(mysql.VARCHAR(size, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    )
+    return Column(kind, **({"nullable": False} | options))
+
+
+def _text() -> Column[str]:
+    kind = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+    return Column(kind, nullable=False)
 
 
 def _micros() -> Column[int]:
@@ -23,6 +53,7 @@ def _micros() -> Column[int]:
 
 class CommitRow(SQLModel, table=True):
     __tablename__ = "commit"
+    __table_args__ = _WHOLE_ROWS
 
     id: bytes = Field(sa_column=_id(32, primary_key=True))
     parent: bytes | None = Field(sa_column=_id(32))
@@ -32,55 +63,70 @@ class CommitRow(SQLModel, table=True):
     generation: int = Field(sa_column=_micros())  # greater than that of every parent
     time: int = Field(sa_column=_micros())  # commit time, microseconds since 1970
     root: bytes = Field(sa_column=_id(20, nullable=False))
-    meta: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    operations: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    meta: bytes = Field(sa_column=_blob())
+    operations: bytes = Field(sa_column=_blob())
     used_at: int = Field(sa_column=_micros())
 
 
 class NodeRow(SQLModel, table=True):
     __tablename__ = "node"
+    __table_args__ = _WHOLE_ROWS
 
     id: bytes = Field(sa_column=_id(20, primary_key=True))
-    data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    data: bytes = Field(sa_column=_blob())
     used_at: int = Field(sa_column=_micros())
 
 
 class ContentRow(SQLModel, table=True):
     __tablename__ = "content"
+    __table_args__ = _WHOLE_ROWS
 
     id: bytes = Field(sa_column=_id(20, primary_key=True))
-    data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    data: bytes = Field(sa_column=_blob())
     used_at: int = Field(sa_column=_micros())
 
 
 class ReferenceRow(SQLModel, table=True):
     __tablename__ = "reference"
+    __table_args__ = _ROOM_TO_CHANGE
 
-    name: str = Field(sa_column=Column(Text, primary_key=True))
-    type: str = Field(sa_column=Column(Text, nullable=False))
+    name: str = Field(sa_column=_name(1000, primary_key=True))
+    type: str = Field(sa_column=_name(20))
     head: bytes | None = Field(sa_column=_id(32))
     created_at: int = Field(sa_column=_micros())
-    properties: str = Field(sa_column=Column(Text, nullable=False))  # JSON object of strings
+    properties: str = Field(sa_column=_text())  # JSON object of strings
 
 
 class ReferenceLogRow(SQLModel, table=True):
-    __tablename__ = "reference_log"
-    __table_args__ = (Index("reference_log_name", "name", "seq"), {"sqlite_autoincrement": True})
+    """Sequence numbers have no gaps and are in the order of the database's commits: `counter` gives them."""
 
-    seq: int = Field(sa_column=Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True))
-    name: str = Field(sa_column=Column(Text, nullable=False))
-    type: str = Field(sa_column=Column(Text, nullable=False))
-    action: str = Field(sa_column=Column(Text, nullable=False))
+    __tablename__ = "reference_log"
+    __table_args__ = (Index("reference_log_name", "name", "seq"),)
+
+    seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    name: str = Field(sa_column=_name(1000))
+    type: str = Field(sa_column=_name(20))
+    action: str = Field(sa_column=_name(20))
     before: bytes | None = Field(sa_column=_id(32))
     after: bytes | None = Field(sa_column=_id(32))
     at: int = Field(sa_column=_micros())
 
 
+class CounterRow(SQLModel, table=True):
+    """`reference_log`: the greatest sequence number.  Writers change it last, so they commit in its order."""
+
+    __tablename__ = "counter"
+    __table_args__ = _ROOM_TO_CHANGE
+
+    name: str = Field(sa_column=_name(100, primary_key=True))
+    value: int = Field(sa_column=Column(BigInteger, nullable=False))
+
+
 class SettingRow(SQLModel, table=True):
     __tablename__ = "setting"
 
-    name: str = Field(sa_column=Column(Text, primary_key=True))
-    value: str = Field(sa_column=Column(Text, nullable=False))
+    name: str = Field(sa_column=_name(100, primary_key=True))
+    value: str = Field(sa_column=_text())
 
 
 def _table(row: type[SQLModel]) -> Table:
@@ -89,6 +135,8 @@ def _table(row: type[SQLModel]) -> Table:
 
 
 commit, node, content = _table(CommitRow), _table(NodeRow), _table(ContentRow)
-reference, reference_log, setting = _table(ReferenceRow), _table(ReferenceLogRow), _table(SettingRow)
+reference, reference_log = _table(ReferenceRow), _table(ReferenceLogRow)
+counter, setting = _table(CounterRow), _table(SettingRow)
 metadata = SQLModel.metadata
 reference.c.head.append_foreign_key(ForeignKey(commit.c.id))
+ALL = [commit, node, content, reference, reference_log, counter, setting]

@@ -134,20 +134,9 @@ def commit_id(
     return sha256(COMMIT_DOMAIN + body).digest()
 
 
-def decode_commit(row: Any) -> Commit:
-    """A commit from its database row."""
-    return Commit(
-        bytes(row.id),
-        row.parent,
-        row.merge_parent,
-        row.jump,
-        row.depth,
-        row.generation,
-        row.time,
-        row.root,
-        row.meta,
-        row.operations,
-    )
+def decode_commit(row: Sequence[Any]) -> Commit:
+    """A commit from its database row, whose columns have the order of the fields."""
+    return Commit(*row[:10])
 
 
 def meta_of(commit: Commit) -> CommitMeta:

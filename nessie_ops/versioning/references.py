@@ -42,17 +42,26 @@ class RepositoryInfo(NamedTuple):
     created_at: datetime
 
 
+def get_info(tx: Transaction) -> RepositoryInfo | None:
+    """What is known about the repository; None before it is created."""
+    created_at, default_branch = tx.get_setting("created_at"), tx.get_setting("default_branch")
+    if created_at is None or default_branch is None:
+        return None
+    return RepositoryInfo(default_branch, parse_time(created_at, "created_at"))
+
+
 def initialize(tx: WriteTransaction, default_branch: str, now: datetime) -> RepositoryInfo:
     """Create the repository if there is none yet; what is known about it."""
-    created_at = tx.get_setting("created_at")
-    if created_at is None:
-        created_at = now.isoformat()
-        tx.put_setting("created_at", created_at)
-        tx.put_setting("default_branch", check_name(default_branch))
+    check_name(default_branch)
+    if tx.get_reference(default_branch, lock=True) is None and get_info(tx) is None:
         record = ReferenceRecord(default_branch, ReferenceType.BRANCH, None, to_micros(now), "{}")
         tx.insert_reference(record)
         tx.append_move(None, record, CREATED, to_micros(now))
-    return RepositoryInfo(tx.get_setting("default_branch") or default_branch, parse_time(created_at, "created_at"))
+        tx.put_setting("default_branch", default_branch)
+        tx.put_setting("created_at", now.isoformat())
+    info = get_info(tx)
+    assert info is not None
+    return info
 
 
 def to_reference(record: ReferenceRecord) -> Reference:
@@ -93,12 +102,10 @@ def create_reference(
     check_name(name)
     if len(name) > MAX_NAME:
         raise BadRequest(f"name: a reference name has at most {MAX_NAME} characters, this one has {len(name)}.")
-    existing = tx.get_reference(name)
+    existing = tx.get_reference(name, lock=True)
     if existing:
         raise ReferenceAlreadyExists(f"Named reference '{name}' already exists.")
-    head = id_of(find_commit(tx, target))
-    if head:
-        tx.touch_commit(head)
+    head = _get_target(tx, target)
     record = ReferenceRecord(name, kind, head, to_micros(now), _encode_properties(properties))
     tx.insert_reference(record)
     tx.append_move(None, record, CREATED, to_micros(now))
@@ -110,9 +117,7 @@ def assign_reference(
 ) -> Reference:
     before = get_record(tx, name, lock=True)
     _expect(before, expected)
-    head = id_of(find_commit(tx, target))
-    if head:
-        tx.touch_commit(head)
+    head = _get_target(tx, target)
     after = before._replace(head=head)
     tx.update_reference(after)
     tx.append_move(before, after, ASSIGNED, to_micros(now))
@@ -181,6 +186,14 @@ def get_branch_record(tx: Transaction, name: str, action: str) -> ReferenceRecor
     if record.type != ReferenceType.BRANCH:
         raise BadRequest(f"Reference to {action} into must be a branch.")
     return record
+
+
+def _get_target(tx: WriteTransaction, target: CommitHash) -> bytes | None:
+    """The commit that a reference shall point to, touched, so that no purge under way takes it; ReferenceNotFound."""
+    head = id_of(find_commit(tx, target))
+    if head and not tx.touch_commit(head):
+        raise ReferenceNotFound(f"Commit '{target}' not found")
+    return head
 
 
 def _expect(record: ReferenceRecord, expected: CommitHash | None) -> None:

@@ -60,8 +60,9 @@ class VersionStore:
         self._store = store
         self._clock = clock
         self._new_id = new_id
-        with store.write() as tx:
-            self.info = references.initialize(tx, default_branch, clock())
+        with store.read() as tx:
+            info = references.get_info(tx)
+        self.info = info or store.run(lambda tx: references.initialize(tx, default_branch, clock()), default_branch)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, **options: object) -> Self:
@@ -108,25 +109,33 @@ class VersionStore:
 
         BadRequest (name), ReferenceAlreadyExists, ReferenceNotFound (no such commit).
         """
-        with self._store.write() as tx:
-            return references.create_reference(tx, kind, name, target, properties or {}, self._clock())
+        return self._store.run(
+            lambda tx: references.create_reference(tx, kind, name, target, properties or {}, self._clock()),
+            name,
+        )
 
     def assign_reference(self, name: str, expected: CommitHash | None, target: CommitHash) -> Reference:
         """Move a branch or tag; ReferenceConflict (UNEXPECTED_HASH) unless its head is `expected` (None: any)."""
-        with self._store.write() as tx:
-            return references.assign_reference(tx, name, expected, target, self._clock())
+        return self._store.run(
+            lambda tx: references.assign_reference(tx, name, expected, target, self._clock()),
+            name,
+        )
 
     def delete_reference(self, name: str, expected: CommitHash | None) -> Reference:
         """Delete a reference and return it as it was; the default branch is a BadRequest."""
-        with self._store.write() as tx:
-            return references.delete_reference(tx, name, expected, self.default_branch, self._clock())
+        return self._store.run(
+            lambda tx: references.delete_reference(tx, name, expected, self.default_branch, self._clock()),
+            name,
+        )
 
     def update_properties(
         self, name: str, updates: Mapping[str, str], removals: Iterable[str] = (), *, expected: CommitHash | None = None
     ) -> Reference:
         """Set and remove free-text properties of a reference.  `quarantined` set to a reason forbids merging it."""
-        with self._store.write() as tx:
-            return references.update_properties(tx, name, updates, removals, expected, self._clock())
+        return self._store.run(
+            lambda tx: references.update_properties(tx, name, updates, removals, expected, self._clock()),
+            name,
+        )
 
     def list_moves(
         self, *, name: str | None = None, after_seq: int = 0, limit: int = MAX_PAGE, newest_first: bool = False
@@ -226,8 +235,10 @@ class VersionStore:
         head differs from its value there.  BadRequest (rules of contents ids, duplicate keys),
         ReferenceNotFound, ReferenceConflict (all conflicts at once).  Nothing is written on error.
         """
-        with self._store.write() as tx:
-            return commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id)
+        return self._store.run(
+            lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
+            branch,
+        )
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
         """Merge a commit into `branch` as one commit with two parents, per key; MergeConflict unless as result.
@@ -235,5 +246,7 @@ class VersionStore:
         `expected` must be reachable from the head and is otherwise only echoed.  A quarantined source
         is a Forbidden.  A source that adds nothing is no commit.
         """
-        with self._store.write() as tx:
-            return merging.merge(tx, branch, expected, request, self._clock)
+        return self._store.run(
+            lambda tx: merging.merge(tx, branch, expected, request, self._clock),
+            branch,
+        )

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
 
 from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import NO_ANCESTOR, Merge, NewCommit, ReferenceType
@@ -50,12 +48,14 @@ def test_the_kth_statement_fails(name: str, tmp_path: Path) -> None:
     update(versions, "t", 2, "side")
     countdown = [0]
 
-    def fail(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+    def fail(_connection: Any, statement: str) -> None:
         countdown[0] -= 1
         if countdown[0] == 0:
-            raise OperationalError(statement, parameters, sqlite3.OperationalError("database or disk is full"))
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
 
-    event.listen(store._engine, "before_cursor_execute", fail)
+    store.dialect.on_statement = fail
     before = state(versions)
     failures = 0
     while True:
@@ -70,7 +70,6 @@ def test_the_kth_statement_fails(name: str, tmp_path: Path) -> None:
     assert failures >= 3
     countdown[0] = 0
     assert state(versions) != before
-    event.remove(store._engine, "before_cursor_execute", fail)
     store.close()
     reopened = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
     assert state(reopened) != before
@@ -81,12 +80,13 @@ def test_a_commit_that_fails_at_the_last_moment_has_an_unknown_outcome(tmp_path:
     store = Store.open(f"sqlite:///{tmp_path}/catalog.db")
     versions = VersionStore(store)
 
-    def fail(connection: Any) -> None:
-        raise OperationalError("COMMIT", (), sqlite3.OperationalError("disk I/O error"))
+    def fail(_connection: Any, statement: str) -> None:
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
 
-    event.listen(store._engine, "commit", fail)
+    store.dialect.on_statement = fail
     with pytest.raises(OutcomeUnknown, match="Whether the change was applied is unknown"):
         commit(versions, put("t", table(1)), at=NO_ANCESTOR)
-    event.remove(store._engine, "commit", fail)
+    store.dialect.on_statement = None
     commit(versions, put("t", table(1)), at=NO_ANCESTOR)
     store.close()

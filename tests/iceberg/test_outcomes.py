@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
-from sqlalchemy.exc import OperationalError
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.catalog.requests import CreateTable
 from nessie_ops.errors import NoSuchTable, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import ContentKey
 from nessie_ops.store import Store
-from nessie_ops.store.dialects import WRITE
 from nessie_ops.versioning import VersionStore
 from tests.iceberg.helpers import SCHEMA
 
 DB, TABLE = ContentKey.of("db"), ContentKey.of("db", "t")
 REQUEST = CreateTable(name="t", schema=SCHEMA)
-LOST_DISK = OperationalError("", (), sqlite3.OperationalError("disk I/O error"))
+LOST_DISK = sqlite3.OperationalError("disk I/O error")
 
 
 @pytest.fixture
@@ -46,15 +43,15 @@ def metadata_files(tmp_path: Path) -> list[Path]:
 def test_deleted_when_nothing_was_applied(catalog: IcebergCatalog, store: Store, tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def fail(_connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+    def fail(_connection: Any, statement: str) -> None:
         if statement.startswith("INSERT"):
             seen.append(len(metadata_files(tmp_path)))
             raise LOST_DISK
 
-    event.listen(store._engine, "before_cursor_execute", fail)
+    store.dialect.on_statement = fail
     with pytest.raises(StoreUnavailable):
         catalog.tables.create("main", DB, REQUEST)
-    event.remove(store._engine, "before_cursor_execute", fail)
+    store.dialect.on_statement = None
     assert seen == [1], "the file was there before the commit began"
     assert metadata_files(tmp_path) == []
     with pytest.raises(NoSuchTable):
@@ -63,15 +60,15 @@ def test_deleted_when_nothing_was_applied(catalog: IcebergCatalog, store: Store,
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_kept_when_the_outcome_is_unknown(catalog: IcebergCatalog, store: Store, tmp_path: Path, applied: bool) -> None:
-    def fail(connection: Connection) -> None:
-        if connection.get_execution_options().get(WRITE):
+    def fail(connection: sqlite3.Connection, statement: str) -> None:
+        if statement == "COMMIT":
             if applied:
-                connection.exec_driver_sql("COMMIT")
+                connection.execute("COMMIT")
             raise LOST_DISK
 
-    event.listen(store._engine, "commit", fail)
+    store.dialect.on_statement = fail
     with pytest.raises(OutcomeUnknown):
         catalog.tables.create("main", DB, REQUEST)
-    event.remove(store._engine, "commit", fail)
+    store.dialect.on_statement = None
     assert len(metadata_files(tmp_path)) == 1
     assert catalog.tables.exists("main", TABLE) == applied

@@ -74,7 +74,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_and_can_be_tried_again(tmp_pa
     _, warehouse = urls(tmp_path)
     for _ in range(2):
         with pytest.raises(BadRequest, match="store"):
-            ensure_embedded("mysql://x/y", warehouse)
+            ensure_embedded("oracle://x/y", warehouse)
     (tmp_path / "catalog.db").mkdir()
     store = f"sqlite:///{tmp_path}/catalog.db"
     with pytest.raises(StoreUnavailable):

@@ -139,7 +139,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
     [
         (("--port", "70000"), "port"),
         (("--host", "no.such.host.invalid"), "host"),
-        (("--port", "0", "--store", "mysql://x/y"), "store"),
+        (("--port", "0", "--store", "oracle://x/y"), "store"),
     ],
 )
 def test_wrong_options_are_named(options: tuple[str, ...], word: str) -> None:

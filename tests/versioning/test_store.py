@@ -31,17 +31,17 @@ def test_every_connection_writes_through_to_the_disk(tmp_path: Path) -> None:
         with store.read() as tx:
             all_open.wait()
             names = ("journal_mode", "synchronous", "foreign_keys")
-            return [tx._connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+            return [tx.connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
 
     with ThreadPoolExecutor(CONNECTIONS) as threads:
         assert list(threads.map(look, range(CONNECTIONS))) == [["wal", 2, 1]] * CONNECTIONS
     with store.write() as tx:
-        assert tx._connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert tx.connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
     store.close()
 
 
 @pytest.mark.parametrize(
-    "url", ["x", "", "postgresql://u:secret@h/db", "sqlite+aiosqlite:///x.db", "sqlite:////dev/null/x"]
+    "url", ["x", "", "oracle://u:secret@h/db", "sqlite+aiosqlite:///x.db", "sqlite:////dev/null/x"]
 )
 def test_urls_that_cannot_be(url: str) -> None:
     with pytest.raises(BadRequest, match="store") as caught:

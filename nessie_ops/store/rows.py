@@ -1,0 +1,112 @@
+"""Rows as the store hands them out, and the texts of the hot statements, made from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Table
+
+from nessie_ops.store import tables
+
+T = TypeVar("T")
+MAX_ROWS = 64  # rows of one INSERT: bounds its parameters, and the number of texts that drivers prepare
+
+
+class Kind(Enum):
+    """Immutable objects by table."""
+
+    COMMIT = tables.commit
+    NODE = tables.node
+    CONTENT = tables.content
+
+    @property
+    def table(self) -> Table:
+        return self.value
+
+
+class ReferenceRecord(NamedTuple):
+    name: str
+    type: str
+    head: bytes | None
+    created_at: int
+    properties: str
+
+
+class Move(NamedTuple):
+    """A row of the reference log; heads are None for "no commit"."""
+
+    seq: int
+    name: str
+    type: str
+    action: str
+    before: bytes | None
+    after: bytes | None
+    at: int
+
+
+def _columns(table: Table) -> tuple[str, ...]:
+    return tuple(column.name for column in table.columns)
+
+
+COLUMNS = {kind: _columns(kind.table) for kind in Kind}
+"""Names of the columns of each kind, in order; the last one is `used_at`."""
+
+LOADED = {
+    kind: ", ".join(f'"{name}"' for name in (COLUMNS[kind][:-1] if kind is Kind.COMMIT else ("id", "data")))
+    for kind in Kind
+}
+"""What a load selects, as SQL text."""
+
+SELECT_REFERENCE = 'SELECT "name", "type", "head", "created_at", "properties" FROM "reference" WHERE "name" = ?'
+INSERT_REFERENCE = (
+    'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
+)
+UPDATE_REFERENCE = (
+    'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
+)
+MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'
+DELETE_REFERENCE = 'DELETE FROM "reference" WHERE "name" = ?'
+TOUCH_COMMIT = 'UPDATE "commit" SET "used_at" = ? WHERE "id" = ?'
+ADVANCE_LOG = """UPDATE "counter" SET "value" = "value" + ? WHERE "name" = 'reference_log'"""
+_NEXT_SEQ = """(SELECT "value" FROM "counter" WHERE "name" = 'reference_log') - ?"""
+
+
+@cache
+def select_references(count: int, suffix: str) -> str:
+    """The query for references by name, in the order in which all transactions lock them."""
+    marks = ", ".join("?" * count)
+    return SELECT_REFERENCE.removesuffix("= ?") + f'IN ({marks}) ORDER BY "name"{suffix}'
+
+
+@cache
+def insert_objects(kind: Kind, count: int, suffix: str) -> str:
+    columns = ", ".join(f'"{name}"' for name in COLUMNS[kind])
+    marks = "(" + ", ".join("?" * len(COLUMNS[kind])) + ")"
+    return f'INSERT INTO "{kind.table.name}" ({columns}) VALUES ' + ", ".join([marks] * count) + suffix
+
+
+@cache
+def insert_moves(count: int) -> str:
+    """Each row's parameters begin with its distance from the last sequence number."""
+    columns = '"seq", "name", "type", "action", "before", "after", "at"'
+    marks = f"({_NEXT_SEQ}, ?, ?, ?, ?, ?, ?)"
+    return f'INSERT INTO "reference_log" ({columns}) VALUES ' + ", ".join([marks] * count)
+
+
+def chunk_sizes(count: int) -> list[int]:
+    """`count` as a sum of powers of two up to MAX_ROWS, so that few different statements are ever made."""
+    sizes = [MAX_ROWS] * (count // MAX_ROWS)
+    rest = count % MAX_ROWS
+    return sizes + [1 << bit for bit in range(MAX_ROWS.bit_length() - 1, -1, -1) if rest >> bit & 1]
+
+
+def chunks(rows: Sequence[T]) -> list[Sequence[T]]:
+    """`rows` cut as `chunk_sizes` says."""
+    cut, start = [], 0
+    for size in chunk_sizes(len(rows)):
+        cut.append(rows[start : start + size])
+        start += size
+    return cut
