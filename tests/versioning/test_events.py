@@ -120,7 +120,8 @@ def test_listeners_hear_of_moves_and_of_nothing_else(versions: VersionStore) -> 
         thread.start()
     for thread in threads:
         thread.join()
-    assert heard.value == 5
+    before = heard.value
+    assert 2 <= before <= 5, "writers that wait together are one transaction"
     end()
     update(versions, "t", 2)
-    assert (heard.value, other.value) == (5, 6)
+    assert (heard.value, other.value) == (before, before + 1)
