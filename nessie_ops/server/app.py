@@ -9,8 +9,9 @@ from litestar.di import NamedDependency, Provide
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.server.iceberg import iceberg_router
+from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
-from nessie_ops.server.parameters import Store
+from nessie_ops.server.parameters import LiveStore, Store
 from nessie_ops.server.paths import ASGIApp, SlashPaths
 from nessie_ops.server.problems import EXCEPTION_HANDLERS
 from nessie_ops.server.responses import json_response
@@ -20,19 +21,21 @@ from nessie_ops.versioning import VersionStore
 MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is about half of it
 
 
-@get("/health", sync_to_thread=True)
-def get_health(store: Store, settings: NamedDependency[Settings]) -> Response[bytes]:
+@get("/health")
+async def get_health(store: Store, live: LiveStore, settings: NamedDependency[Settings]) -> Response[bytes]:
     """200 when requests can be served: the store is read."""
-    head = store.get_reference(store.default_branch)
+    head = await live.get_reference(store.default_branch)
     return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})
 
 
 def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
     """The application.  It opens and closes nothing: the version store is the caller's."""
+    live = Live(version_store)
     app = Litestar(
         route_handlers=[get_health, nessie_router(), iceberg_router(iceberg_catalog)],
         dependencies={
             "store": Provide(lambda: version_store, sync_to_thread=False),
+            "live": Provide(lambda: live, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
         exception_handlers=EXCEPTION_HANDLERS,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from litestar import Response, get, post
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceSpec, parse_hash_spec
+from nessie_ops.model import CommitHash, Merge, NewCommit, Operation, ReferenceSpec, parse_hash_spec
 from nessie_ops.model.wire import LogPage
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import LOG
 from nessie_ops.server.filters import read_filter
-from nessie_ops.server.parameters import Body, Segment, Store
+from nessie_ops.server.live import in_thread
+from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, check_keys, read_body, read_commit, to_new_commit
@@ -18,6 +19,7 @@ from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import get_absolute, get_body_hash, parse_ref
 from nessie_ops.versioning import VersionStore
 
+MAX_INLINE_BODY = 64 << 10  # bytes of a commit that are read in the event loop
 MAX_LOG_PAGE = 250  # commits; Nessie's limit
 
 
@@ -53,11 +55,20 @@ def _read_target(store: VersionStore, ref: str, action: str) -> tuple[str, Commi
     return spec.name, get_absolute(store, spec, "Expected")
 
 
-@post("/trees/{ref:str}/history/commit", status_code=200, sync_to_thread=True)
-def commit(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
+@post("/trees/{ref:str}/history/commit", status_code=200)
+async def commit(store: Store, live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
+    if len(body) > MAX_INLINE_BODY or "~" in ref or "^" in ref or "*" in ref:  # takes long, or reads the store
+        branch, expected, meta, operations = await in_thread(_read_commit, store, request, ref, body)
+    else:
+        branch, expected, meta, operations = _read_commit(store, request, ref, body)
+    return json_response(await live.commit(branch, expected, meta, operations))
+
+
+def _read_commit(
+    store: VersionStore, request: AnyRequest, ref: str, body: bytes
+) -> tuple[str, CommitHash, NewCommit, tuple[Operation, ...]]:
     branch, expected = _read_target(store, ref, "commit")
-    meta, operations = read_commit(request, body)
-    return json_response(store.commit(branch, expected, meta, operations))
+    return branch, expected, *read_commit(request, body)
 
 
 @post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)

@@ -13,7 +13,7 @@ from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import DIFFS, ENTRIES
 from nessie_ops.server.filters import read_filter
 from nessie_ops.server.listings import KeyRange
-from nessie_ops.server.parameters import Body, Segment, Store
+from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query, parse_key
@@ -47,11 +47,11 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
     )
 
 
-@get("/trees/{ref:str}/contents/{key:str}", sync_to_thread=True)
-def get_content(store: Store, ref: Segment, key: Segment) -> Response[bytes]:
+@get("/trees/{ref:str}/contents/{key:str}")
+async def get_content(store: Store, live: LiveStore, ref: Segment, key: Segment) -> Response[bytes]:
     wanted = parse_key(restore(key))
-    effective = store.resolve(parse_ref(store, ref))
-    found = store.get_contents(effective.hash, [wanted])
+    effective = await live.resolve(parse_ref(store, ref))
+    found = await live.get_contents(effective.hash, [wanted])
     if wanted not in found:
         raise ContentNotFound(f"Could not find content for key '{wanted}' in reference '{effective.name}'.", wanted)
     return json_response(SingleContent(found[wanted], effective))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from litestar.di import NamedDependency
 from litestar.params import FromPath, RawBody
 
+from nessie_ops.server.live import Live
 from nessie_ops.versioning import VersionStore
 
 Store = NamedDependency[VersionStore]
+LiveStore = NamedDependency[Live]
 Segment = FromPath[str]  # a path segment as `paths.restore` wants it
 Body = RawBody
 
-__all__ = ["Body", "Segment", "Store"]
+__all__ = ["Body", "LiveStore", "Segment", "Store"]

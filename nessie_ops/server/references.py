@@ -14,7 +14,8 @@ from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, Reference
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
 from nessie_ops.server.filters import read_filter
-from nessie_ops.server.parameters import Body, Segment, Store
+from nessie_ops.server.live import in_thread
+from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
@@ -78,14 +79,18 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
     return json_response(SingleReference(created))
 
 
-@get("/trees/{ref:str}", sync_to_thread=True)
-def get_reference(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
+@get("/trees/{ref:str}")
+async def get_reference(store: Store, live: LiveStore, request: AnyRequest, ref: Segment) -> Response[bytes]:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
-    reference = store.get_reference(parse_plain_ref(store, ref))
+    reference = await live.get_reference(parse_plain_ref(store, ref))
     if not full:
         return json_response(SingleReference(reference))
+    return json_response({"reference": await in_thread(_describe, store, reference)})
+
+
+def _describe(store: VersionStore, reference: Reference) -> dict[str, Any]:
     default = store.get_reference(store.default_branch).hash
-    return json_response({"reference": to_plain(reference, listings.get_metadata(store, reference, default))})
+    return to_plain(reference, listings.get_metadata(store, reference, default))
 
 
 @put("/trees/{ref:str}", sync_to_thread=True)

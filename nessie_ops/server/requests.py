@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -83,9 +84,19 @@ def read_body(request: AnyRequest, body: bytes, type: type[T]) -> T:
     if body and media_type != "application/json":
         raise UnsupportedMediaType(f"Content-Type: '{media_type}' is not supported; send application/json.")
     try:
+        decoded: T = _decoder(type).decode(body or b"{}")
+        return decoded
+    except (msgspec.ValidationError, RecursionError):
+        pass  # perhaps for a null, which means absent
+    try:
         return msgspec.convert(_without_nulls(msgspec.json.decode(body or b"{}")), type)
     except RecursionError:
         raise BadRequest("request body: JSON is nested too deeply.") from None
+
+
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -27,7 +27,7 @@ class Job:
         self,
         function: Callable[[WriteTransaction], Any],
         references: tuple[str, ...],
-        done: Callable[[Job], None] | None = None,
+        done: Callable[[Job], object] | None = None,
     ) -> None:
         self._function = function
         self.references = references

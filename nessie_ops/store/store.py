@@ -131,7 +131,7 @@ class Store:
         self,
         function: Callable[[WriteTransaction], T],
         references: tuple[str, ...],
-        done: Callable[[Job], None],
+        done: Callable[[Job], object],
         start: Callable[[Callable[[], None]], object],
     ) -> None:
         """Like `run`, without waiting: `done` is called with the job in some thread; `start` runs a call in another."""

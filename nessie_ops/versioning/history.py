@@ -27,7 +27,7 @@ from nessie_ops.model import (
     ReferenceSpec,
     Tag,
 )
-from nessie_ops.store import Transaction
+from nessie_ops.store import Objects, Transaction
 from nessie_ops.versioning import tree
 from nessie_ops.versioning.codec import Commit, Leaf, decode_changes, decode_commit, meta_of, to_hash, to_micros
 from nessie_ops.versioning.objects import (
@@ -191,7 +191,7 @@ def _get_fork(tx: Transaction, a: Commit | None, b: Commit | None) -> Commit | N
     return left if right else None
 
 
-def get_contents(tx: Transaction, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+def get_contents(tx: Objects | Transaction, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
     wanted = {key.to_bytes(): key for key in keys}
     leaves = tree.get_many(StoredNodes(tx), root_of(find_commit(tx, at)), wanted)
     contents = load_contents(tx, leaves.values())

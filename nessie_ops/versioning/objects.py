@@ -7,7 +7,7 @@ from typing import cast
 
 from nessie_ops.errors import ReferenceNotFound
 from nessie_ops.model import NO_ANCESTOR, CommitHash, Content, decode_content, parse_hash
-from nessie_ops.store import Kind, Transaction, WriteTransaction
+from nessie_ops.store import Kind, Objects, Transaction, WriteTransaction
 from nessie_ops.versioning import tree
 from nessie_ops.versioning.codec import Commit, decode_commit, digest_of, leaf_of, to_hash
 from nessie_ops.versioning.tree import Node
@@ -16,7 +16,7 @@ from nessie_ops.versioning.tree import Node
 class StoredNodes:
     """The nodes of a transaction, for `tree`.  The empty node is known, not stored."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Objects | Transaction) -> None:
         self._tx = tx
 
     def load(self, id: bytes) -> Node:
@@ -37,7 +37,7 @@ class StoredNodes:
         return id
 
 
-def load_commit(tx: Transaction, id: bytes | None) -> Commit | None:
+def load_commit(tx: Objects | Transaction, id: bytes | None) -> Commit | None:
     """The commit, None for "no commit"; ReferenceNotFound."""
     if id is None:
         return None
@@ -47,7 +47,7 @@ def load_commit(tx: Transaction, id: bytes | None) -> Commit | None:
     return found[id]
 
 
-def find_commit(tx: Transaction, commit: CommitHash) -> Commit | None:
+def find_commit(tx: Objects | Transaction, commit: CommitHash) -> Commit | None:
     """The commit with this hash, None for NO_ANCESTOR; BadRequest when it cannot be one, ReferenceNotFound."""
     commit = parse_hash(commit)
     if commit == NO_ANCESTOR:
@@ -70,7 +70,7 @@ def hash_of(commit: Commit | None) -> CommitHash:
     return to_hash(id_of(commit))
 
 
-def load_contents(tx: Transaction, leaves: Iterable[bytes]) -> dict[bytes, Content]:
+def load_contents(tx: Objects | Transaction, leaves: Iterable[bytes]) -> dict[bytes, Content]:
     """Contents by encoded leaf value."""
     wanted = list(leaves)
     found = tx.load(Kind.CONTENT, {digest_of(leaf) for leaf in wanted}, decode_content)

@@ -31,7 +31,7 @@ from nessie_ops.model import (
     ReferenceSpec,
     ReferenceType,
 )
-from nessie_ops.store import Store
+from nessie_ops.store import Job, NotCached, Store
 from nessie_ops.versioning import commits, events, history, merging, references
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
@@ -101,6 +101,16 @@ class VersionStore:
         """The branch or tag `name` with its head; ReferenceNotFound."""
         with self._store.read() as tx:
             return references.get_reference(tx, name)
+
+    def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
+        """Those of these references that exist, by name, in one query; at most 500."""
+        with self._store.read() as tx:
+            return {name: references.to_reference(row) for name, row in tx.get_references(names).items()}
+
+    @property
+    def reads_inline(self) -> bool:
+        """Whether reading a few rows takes less time than handing the work to a thread."""
+        return self._store.dialect.inline_reads
 
     def create_reference(
         self, kind: ReferenceType, name: str, target: CommitHash, *, properties: Mapping[str, str] | None = None
@@ -174,6 +184,13 @@ class VersionStore:
         with self._store.read() as tx:
             return history.get_contents(tx, at, keys)
 
+    def find_cached_contents(self, at: CommitHash, keys: Sequence[ContentKey]) -> dict[ContentKey, Content] | None:
+        """Like `get_contents`, from memory; None when that does not hold all it takes."""
+        try:
+            return history.get_contents(self._store.objects, at, keys)
+        except NotCached:
+            return None
+
     def list_entries(
         self,
         at: CommitHash,
@@ -238,6 +255,23 @@ class VersionStore:
         return self._store.run(
             lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
             branch,
+        )
+
+    def submit_commit(
+        self,
+        branch: str,
+        expected: CommitHash,
+        meta: NewCommit,
+        operations: Sequence[Operation],
+        done: Callable[[Job], object],
+        start: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """Like `commit`, without waiting: `done` gets the job in some thread; `start` runs a call in another one."""
+        self._store.submit(
+            lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
+            (branch,),
+            done,
+            start,
         )
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
