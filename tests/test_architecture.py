@@ -85,7 +85,7 @@ def test_imports_point_to_the_left(path: Path) -> None:
         ("nessie_ops/cli/serve.py", "from nessie_ops.server.serve import serve"),
         ("nessie_ops/server/app.py", "from nessie_ops import cli"),
         ("nessie_ops/runtime/java.py", "from nessie_ops.model import ids"),
-        ("nessie_ops/client.py", "from nessie_ops.store import Store"),
+        ("nessie_ops/client/client.py", "from nessie_ops.store import Store"),
         ("resources/spark.py", "from assets import flights"),
         ("nessie_ops/catalog/lake.py", "import sqlalchemy.orm"),
         ("assets/flights.py", "from litestar import get"),

@@ -45,6 +45,7 @@ from nessie_ops.model import (
     Put,
     ReferenceSpec,
     ReferenceType,
+    Transplant,
     Unchanged,
 )
 from nessie_ops.versioning import VersionStore
@@ -213,6 +214,29 @@ def test_merges_return_or_raise_their_result(both: tuple[VersionStore, NessieCli
     client.update_properties("f", {QUARANTINED: "nulls"})
     with pytest.raises(Forbidden, match="nulls"):
         client.merge("main", None, msgspec.structs.replace(wanted, from_ref="f"))
+
+
+def test_transplants_return_or_raise_their_result(both: tuple[VersionStore, NessieClient]) -> None:
+    versions, client = both
+    head = commit(client, put("t"))
+    client.create_reference(ReferenceType.BRANCH, "f", head)
+    first = client.commit("f", head, NewCommit(message="one", authors=("ann",)), [put("a")]).target_branch.hash
+    second = commit(client, put("b"), branch="f")
+    words = NewCommit(message="", authors=("bob",), properties={"k": ("v",)}, committer="me")
+    dry = Transplant(from_ref="f", hashes=(first, second), meta=words, dry_run=True)
+    assert client.transplant("main", None, dry) == versions.transplant("main", head, dry)
+    wanted = msgspec.structs.replace(dry, dry_run=False)
+    done = client.transplant("main", head, wanted)
+    assert done.was_applied and done.resultant_target_hash == client.get_reference("main").hash
+    metas = [entry.commit_meta for entry in client.list_log(client.get_reference("main").hash)]
+    assert [(meta.message, meta.authors) for meta in metas[1::-1]] == [("one", ("ann", "bob")), ("m", ("", "bob"))]
+    forced = [put("a", msgspec.structs.replace(table(7), id=client.get_contents(first, [key("a")])[key("a")].id))]
+    commit(client, *forced)
+    with pytest.raises(MergeConflict) as here:
+        client.transplant("main", None, wanted)
+    with pytest.raises(MergeConflict) as there:
+        versions.transplant("main", client.get_reference("main").hash, wanted)
+    assert here.value.result == there.value.result and here.value.conflicts == there.value.conflicts
 
 
 def test_threads_share_a_client(client: NessieClient) -> None:

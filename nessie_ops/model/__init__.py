@@ -48,6 +48,7 @@ from nessie_ops.model.merges import (
     Merge,
     MergeBehavior,
     MergeResult,
+    Transplant,
 )
 from nessie_ops.model.references import (
     DETACHED,
@@ -118,6 +119,7 @@ __all__ = [
     "ReferenceType",
     "Subscriber",
     "Tag",
+    "Transplant",
     "Unchanged",
     "check_name",
     "decode_content",

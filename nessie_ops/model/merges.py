@@ -1,4 +1,4 @@
-"""Merges: per-key behaviour, conflicts as data, and results."""
+"""Merges, transplants and reverts: per-key behaviour, conflicts as data, and results."""
 
 from __future__ import annotations
 
@@ -62,6 +62,22 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     conflicts_as_result: bool = False
 
 
+class Transplant(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to apply what each of some commits changed to a branch, as one new commit each.
+
+    Of `meta`, a message that is not empty replaces that of a single commit and is left out for more; authors,
+    sign-offs and properties are added to those of each commit; an author's time replaces theirs.
+    """
+
+    from_ref: str  # exists, or "DETACHED"; the commits need not be on it
+    hashes: tuple[CommitHash, ...]  # oldest first, each the direct child of the one before
+    meta: NewCommit
+    default_behavior: MergeBehavior = MergeBehavior.NORMAL
+    key_modes: tuple[KeyMergeMode, ...] = ()
+    dry_run: bool = False
+    conflicts_as_result: bool = False
+
+
 class KeyDetails(msgspec.Struct, frozen=True, rename="camel"):
     key: ContentKey
     merge_behavior: MergeBehavior
@@ -69,7 +85,7 @@ class KeyDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MergeResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a merge did, or in a dry run would do; one `details` row per key touched, in key order."""
+    """What a merge, transplant or revert did, or in a dry run would do; a `details` row per key, in key order."""
 
     was_applied: bool
     was_successful: bool

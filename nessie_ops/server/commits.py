@@ -1,11 +1,11 @@
-"""Endpoints that write commits, and the one that lists them: commit, merge, history."""
+"""Endpoints that write commits, and the one that lists them: commit, merge, transplant, history."""
 
 from __future__ import annotations
 
 from litestar import Response, get, post
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, Merge, NewCommit, Operation, ReferenceSpec, parse_hash_spec
+from nessie_ops.model import CommitHash, Merge, NewCommit, Operation, ReferenceSpec, Transplant, parse_hash_spec
 from nessie_ops.model.wire import LogPage
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import LOG
@@ -14,7 +14,7 @@ from nessie_ops.server.live import in_thread
 from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
-from nessie_ops.server.requests import MergeIn, check_keys, read_body, read_commit, to_new_commit
+from nessie_ops.server.requests import MergeIn, TransplantIn, check_keys, read_body, read_commit, to_new_commit
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import get_absolute, get_body_hash, parse_ref
 from nessie_ops.versioning import VersionStore
@@ -52,7 +52,7 @@ def _read_target(store: VersionStore, ref: str, action: str) -> tuple[str, Commi
     spec = parse_ref(store, ref)
     if spec.name is None:
         raise BadRequest(f"Reference to {action} into must be a branch.")
-    return spec.name, get_absolute(store, spec, "Expected")
+    return spec.name, get_absolute(store, spec, "Expected hash")
 
 
 @post("/trees/{ref:str}/history/commit", status_code=200)
@@ -77,15 +77,39 @@ def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respon
     given = read_body(request, body, MergeIn)
     check_keys(mode.key for mode in given.key_merge_modes)
     wanted = Merge(
-        from_ref=store.default_branch if given.from_ref_name == "-" else given.from_ref_name,
-        from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source"),
+        from_ref=_read_source(store, given.from_ref_name),
+        from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source hash"),
         meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
         default_behavior=given.default_key_merge_mode,
         key_modes=given.key_merge_modes,
-        dry_run=given.is_dry_run or given.dry_run,
-        conflicts_as_result=given.is_return_conflict_as_result or given.return_conflict_as_result,
+        dry_run=given.wants_dry_run,
+        conflicts_as_result=given.wants_conflicts,
     )
     return json_response(store.merge(branch, expected, wanted))
 
 
-HANDLERS = [list_log, commit, merge]
+def _read_source(store: VersionStore, name: str) -> str:
+    return store.default_branch if name == "-" else name
+
+
+@post("/trees/{ref:str}/history/transplant", status_code=200, sync_to_thread=True)
+def transplant(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
+    branch, expected = _read_target(store, ref, "transplant")
+    given = read_body(request, body, TransplantIn)
+    check_keys(mode.key for mode in given.key_merge_modes)
+    wanted = Transplant(
+        from_ref=_read_source(store, given.from_ref_name),
+        hashes=tuple(
+            get_body_hash(store, text, "hashesToTransplant", "Hash to transplant")
+            for text in given.hashes_to_transplant
+        ),
+        meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
+        default_behavior=given.default_key_merge_mode,
+        key_modes=given.key_merge_modes,
+        dry_run=given.wants_dry_run,
+        conflicts_as_result=given.wants_conflicts,
+    )
+    return json_response(store.transplant(branch, expected, wanted))
+
+
+HANDLERS = [list_log, commit, merge, transplant]

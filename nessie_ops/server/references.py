@@ -73,7 +73,7 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
     if not name or not kind:
         raise BadRequest(f"{'type' if name else 'name'}: must be given in the query.")
     source = read_body(request, body, ReferenceIn)
-    target = get_body_hash(store, source.hash, "hash", "Target")
+    target = get_body_hash(store, source.hash, "hash", "Target hash")
     check_source(store, source.name)
     created = store.create_reference(kind, name, target, properties=source.new_properties)
     return json_response(SingleReference(created))
@@ -98,9 +98,9 @@ def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Assignment target must be a branch or a tag.")
-    expected = get_absolute(store, spec, "Expected")
+    expected = get_absolute(store, spec, "Expected hash")
     given = read_body(request, body, ReferenceIn)
-    target = get_body_hash(store, given.hash, "hash", "Target")
+    target = get_body_hash(store, given.hash, "hash", "Target hash")
     check_source(store, given.name)
     check_type(store.get_reference(spec.name), wanted)
     return json_response(SingleReference(store.assign_reference(spec.name, expected, target)))
@@ -111,7 +111,7 @@ def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Respons
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Reference to delete must be a branch or a tag.")
-    expected = get_absolute(store, spec, "Expected")
+    expected = get_absolute(store, spec, "Expected hash")
     check_type(store.get_reference(spec.name), wanted)
     return json_response(SingleReference(store.delete_reference(spec.name, expected)))
 
@@ -122,7 +122,7 @@ def update_properties(store: Store, request: AnyRequest, ref: Segment, body: Bod
     spec = parse_ref(store, ref)
     if spec.name is None:
         raise BadRequest("Reference with properties must be a branch or a tag.")
-    expected = get_absolute(store, spec, "Expected") if spec.hash or spec.steps else None
+    expected = get_absolute(store, spec, "Expected hash") if spec.hash or spec.steps else None
     given = read_body(request, body, PropertiesIn)
     updated = store.update_properties(spec.name, given.updates, given.removals, expected=expected)
     return json_response(SingleReference(updated))

@@ -17,6 +17,7 @@ from litestar import Request
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, NewCommit, Operation
 from nessie_ops.server.problems import UnsupportedMediaType
+from nessie_ops.versioning.transplanting import MAX_TRANSPLANTED
 
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
@@ -56,17 +57,38 @@ class CommitIn(msgspec.Struct, frozen=True, rename="camel"):
     commit_meta: CommitMetaIn = CommitMetaIn()
 
 
-class MergeIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    from_ref_name: str
-    from_hash: str | None = None
+class _ApplyIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What requests to apply commits to a branch have in common.  Both spellings of a flag are understood."""
+
     message: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     commit_meta: CommitMetaIn = CommitMetaIn()
-    key_merge_modes: tuple[KeyMergeMode, ...] = ()
-    default_key_merge_mode: MergeBehavior = MergeBehavior.NORMAL
     is_dry_run: bool = False
     dry_run: bool = False
     is_return_conflict_as_result: bool = False
     return_conflict_as_result: bool = False
+
+    @property
+    def wants_dry_run(self) -> bool:
+        return self.is_dry_run or self.dry_run
+
+    @property
+    def wants_conflicts(self) -> bool:
+        """Whether conflicts are to be a result rather than an error."""
+        return self.is_return_conflict_as_result or self.return_conflict_as_result
+
+
+class _ByKeyIn(_ApplyIn, frozen=True, kw_only=True, rename="camel"):
+    from_ref_name: str
+    key_merge_modes: tuple[KeyMergeMode, ...] = ()
+    default_key_merge_mode: MergeBehavior = MergeBehavior.NORMAL
+
+
+class MergeIn(_ByKeyIn, frozen=True, kw_only=True, rename="camel"):
+    from_hash: str | None = None
+
+
+class TransplantIn(_ByKeyIn, frozen=True, kw_only=True, rename="camel"):
+    hashes_to_transplant: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MAX_TRANSPLANTED)]
 
 
 class KeysIn(msgspec.Struct, frozen=True, rename="camel"):

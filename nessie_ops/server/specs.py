@@ -26,10 +26,10 @@ def parse_plain_ref(store: VersionStore, segment: str) -> str:
 
 
 def get_absolute(store: VersionStore, spec: ReferenceSpec, what: str) -> CommitHash:
-    """The commit of `spec`, which must name one by hash; BadRequest begins with `what`, such as "Expected"."""
+    """The commit of `spec`, which must name one by hash; BadRequest begins with `what`, such as "Expected hash"."""
     if spec.hash is None:
         missing = "must contain a starting commit ID" if spec.steps else "must be provided"
-        raise BadRequest(f"{what} hash {missing}.")
+        raise BadRequest(f"{what} {missing}.")
     if not spec.steps:
         return spec.hash
     return store.resolve(ReferenceSpec(None, spec.hash, spec.steps)).hash

@@ -37,8 +37,8 @@ _KINDS = {
     references.CHANGED: EventKind.REFERENCE_PROPERTIES,
     references.COMMITTED: EventKind.COMMIT,
     references.MERGED: EventKind.MERGE,
-    "TRANSPLANTED": EventKind.TRANSPLANT,
-    "REVERTED": EventKind.REVERT,
+    references.TRANSPLANTED: EventKind.TRANSPLANT,
+    references.REVERTED: EventKind.REVERT,
 }
 _ADDS_COMMITS = {EventKind.COMMIT, EventKind.MERGE, EventKind.TRANSPLANT, EventKind.REVERT}
 

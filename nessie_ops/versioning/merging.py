@@ -1,13 +1,9 @@
-"""Merges: what the source changed since the merge base, applied to the target per key, as one commit.
-
-`merge_key` is the whole decision, a pure function over (base, source, target).
-"""
+"""Merges: what the source changed since the merge base, applied to the target per key, as one commit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,66 +13,19 @@ from nessie_ops.model import (
     QUARANTINED,
     CommitHash,
     Conflict,
-    Content,
     ContentKey,
-    ContentType,
-    KeyDetails,
     KeyMergeMode,
     Merge,
-    MergeBehavior,
     MergeResult,
-    parse_content_id,
-    with_id,
 )
 from nessie_ops.store import ReferenceRecord, WriteTransaction
 from nessie_ops.versioning import references, tree
-from nessie_ops.versioning.codec import Change, Commit, Leaf, leaf_of
+from nessie_ops.versioning.codec import Change, Commit
 from nessie_ops.versioning.commits import check_meta, get_expected, write_commit
-from nessie_ops.versioning.conflicts import compare_leaves, get_namespace_conflicts, raise_conflicts
+from nessie_ops.versioning.conflicts import get_namespace_conflicts, raise_conflicts
+from nessie_ops.versioning.decisions import Plan, decide, get_modes, get_nearby, get_resolved
 from nessie_ops.versioning.history import find_merge_base, is_ancestor
 from nessie_ops.versioning.objects import StoredNodes, find_commit, hash_of, load_commit, root_of
-
-
-class Values(NamedTuple):
-    """A key's encoded leaves in the three trees; None where it does not exist."""
-
-    base: bytes | None
-    source: bytes | None
-    target: bytes | None
-
-
-class Decision(NamedTuple):
-    """What a merge does with a key: a conflict, or a new value (None deletes), or neither."""
-
-    conflict: Conflict | None = None
-    is_change: bool = False
-    value: bytes | None = None
-    is_silent: bool = False  # not worth a row in the result's details
-
-
-def merge_key(key: ContentKey, values: Values, mode: KeyMergeMode) -> Decision:
-    """Decide one key that the source changed.
-
-    Equal additions are dropped.  A namespace that both sides created is the source's.  Else the target
-    must still have the base's value (or the value that the mode expects); FORCE does not ask.
-    """
-    base, source, target = values
-    if mode.merge_behavior == MergeBehavior.DROP:
-        return Decision()
-    value = _leaf(mode.resolved_content) if mode.resolved_content else source
-    expected = _leaf(mode.expected_target_content) if mode.expected_target_content else base
-    if mode.expected_target_content or mode.merge_behavior == MergeBehavior.NORMAL:
-        if base is None and mode.expected_target_content is None and target is not None:
-            if source == target:
-                return Decision()
-            if _is_namespace(source) and _is_namespace(target):
-                return Decision(None, True, source, is_silent=True)
-        if expected is None and target is None and source is None:
-            return Decision()
-        conflict = compare_leaves(key, target, expected)
-        if conflict:
-            return Decision(conflict)
-    return Decision(None, value != target, value)
 
 
 def merge(
@@ -92,42 +41,31 @@ def merge(
     if expected is not None:
         get_expected(tx, branch, expected, head)
     source = find_commit(tx, request.from_hash)
-    _check_source(tx, request, source)
-    modes = _get_modes(request)
+    check_source(tx, request.from_ref, source)
+    modes = get_modes(request.key_modes)
     base = source if source is None else find_merge_base(tx, head, source)
     if base is None and source is not None:
         raise ReferenceNotFound(f"No common ancestor in parents of {hash_of(head)} and {hash_of(source)}")
-    result = MergeResult(
-        was_applied=False,
-        was_successful=True,
-        resultant_target_hash=hash_of(head),
-        common_ancestor=hash_of(base),
-        target_branch=branch,
-        effective_target_hash=hash_of(head),
-        expected_hash=expected or hash_of(head),
-    )
-    changes, details, created = _decide(tx, base, source, head, modes, request)
-    result = msgspec.structs.replace(result, details=details)
-    conflicts = tuple(row.conflict for row in details if row.conflict)
-    if conflicts:
-        return _refuse(result, conflicts, request)
-    at_head = tree.get_many(StoredNodes(tx), root_of(head), dict(changes))
-    raise_conflicts(get_namespace_conflicts(tx, root_of(head), changes, created, at_head))
+    plan = _plan(tx, base, source, head, modes, request)
+    result = start_result(branch, expected, head, hash_of(base), plan)
+    if plan.conflicts:
+        return refuse(result, plan.conflicts, as_result=request.conflicts_as_result)
+    raise_conflicts(get_namespace_conflicts(tx, root_of(head), plan.changes, plan.created, plan.at_head))
     if request.dry_run:
-        return msgspec.structs.replace(result, resultant_target_hash=None if changes else hash_of(head))
-    if not changes:
+        return msgspec.structs.replace(result, resultant_target_hash=None if plan.changes else hash_of(head))
+    if not plan.changes:
         return result
     assert source is not None
-    written = _write(tx, record, head, source, request, changes, expected, clock())
+    written = _write(tx, record, head, source, request, plan.changes, expected, clock())
     return msgspec.structs.replace(result, was_applied=True, resultant_target_hash=written.hash)
 
 
-def _check_source(tx: WriteTransaction, request: Merge, source: Commit | None) -> None:
-    """Forbidden when the source is quarantined.
+def check_source(tx: WriteTransaction, from_ref: str, source: Commit | None) -> None:
+    """ReferenceNotFound for an unknown reference, Forbidden when the source is quarantined.
 
     A commit on the named branch is judged by that branch; any other one by the branches whose head it is.
     """
-    named = None if request.from_ref == DETACHED else references.get_record(tx, request.from_ref)
+    named = None if from_ref == DETACHED else references.get_record(tx, from_ref)
     records = [named] if named else []
     if source and not (named and is_ancestor(tx, source, load_commit(tx, named.head))):
         records += tx.find_references_at(source.id)
@@ -140,54 +78,18 @@ def _check_source(tx: WriteTransaction, request: Merge, source: Commit | None) -
             )
 
 
-def _get_modes(request: Merge) -> dict[ContentKey, KeyMergeMode]:
-    """Merge modes by key; BadRequest when they contradict themselves."""
-    modes: dict[ContentKey, KeyMergeMode] = {}
-    for mode in request.key_modes:
-        key = mode.key.validated()
-        if key in modes:
-            raise BadRequest(f"keyMergeModes: key '{key}' occurs twice.")
-        modes[key] = mode
-        if mode.resolved_content is None:
-            continue
-        if mode.expected_target_content is None:
-            raise BadRequest(f"keyMergeModes: key '{key}' has resolvedContent, which needs expectedTargetContent.")
-        if mode.merge_behavior != MergeBehavior.NORMAL:
-            raise BadRequest(f"keyMergeModes: resolvedContent of key '{key}' needs the merge behavior NORMAL.")
-    for mode in modes.values():
-        for content in (mode.expected_target_content, mode.resolved_content):
-            if content is not None and not content.id:
-                raise BadRequest(f"keyMergeModes: the content of key '{mode.key}' has no content ID.")
-    return modes
-
-
-def _decide(
+def _plan(
     tx: WriteTransaction,
     base: Commit | None,
     source: Commit | None,
     head: Commit | None,
     modes: Mapping[ContentKey, KeyMergeMode],
     request: Merge,
-) -> tuple[list[Change], tuple[KeyDetails, ...], list[bytes]]:
-    """(changes to the target, a row per key for the result, keys new to the target)."""
-    nodes = StoredNodes(tx)
-    differing = list(tree.diff(nodes, root_of(base), root_of(source)))
+) -> Plan:
+    nodes, roots = StoredNodes(tx), (root_of(base), root_of(source), root_of(head))
+    differing = list(tree.diff(nodes, *roots[:2]))
     _check_modes(modes, (key for key, _, _ in differing))
-    at_head = tree.get_many(nodes, root_of(head), (key for key, _, _ in differing))
-    changes: list[Change] = []
-    details = []
-    for raw, before, after in differing:
-        key = ContentKey.from_bytes(raw)
-        mode = modes.get(key) or KeyMergeMode(key=key, merge_behavior=request.default_behavior)
-        values = Values(before, after, at_head.get(raw))
-        _check_resolved(mode, values)
-        decision = merge_key(key, values, mode)
-        if decision.is_change:
-            changes.append((raw, decision.value))
-        if not decision.is_silent:
-            details.append(KeyDetails(key, mode.merge_behavior, decision.conflict))
-    created = [key for key, leaf in changes if leaf and key not in at_head]
-    return changes, tuple(details), created
+    return decide(nodes, differing, roots[2], modes, request.default_behavior, lambda: get_nearby(nodes, *roots))
 
 
 def _check_modes(modes: Mapping[ContentKey, KeyMergeMode], changed: Iterable[bytes]) -> None:
@@ -200,20 +102,26 @@ def _check_modes(modes: Mapping[ContentKey, KeyMergeMode], changed: Iterable[byt
         )
 
 
-def _check_resolved(mode: KeyMergeMode, values: Values) -> None:
-    if mode.resolved_content is None:
-        return
-    types = {Leaf.decode(leaf).type for leaf in (values.source, values.target) if leaf}
-    if mode.resolved_content.type not in types:
-        raise BadRequest(
-            f"keyMergeModes: resolvedContent of key '{mode.key}' is a {mode.resolved_content.type}, "
-            f"but the key holds a {' or '.join(sorted(types))}."
-        )
+def start_result(
+    branch: str, expected: CommitHash | None, head: Commit | None, ancestor: CommitHash | None, plan: Plan
+) -> MergeResult:
+    """The result of a write that changes nothing."""
+    return MergeResult(
+        was_applied=False,
+        was_successful=True,
+        resultant_target_hash=hash_of(head),
+        common_ancestor=ancestor,
+        target_branch=branch,
+        effective_target_hash=hash_of(head),
+        expected_hash=expected or hash_of(head),
+        details=plan.details,
+    )
 
 
-def _refuse(result: MergeResult, conflicts: Sequence[Conflict], request: Merge) -> MergeResult:
+def refuse(result: MergeResult, conflicts: Sequence[Conflict], *, as_result: bool) -> MergeResult:
+    """The result of a write that met `conflicts`; MergeConflict unless it is wanted as result."""
     refused = msgspec.structs.replace(result, was_successful=False, resultant_target_hash=None)
-    if request.conflicts_as_result:
+    if as_result:
         return refused
     keys = ", ".join(f"'{conflict.key}'" for conflict in conflicts)
     message = f"The following keys have been changed in conflict: {keys}"
@@ -232,22 +140,6 @@ def _write(
 ) -> Commit:
     default = f"Merged {request.from_ref} at {request.from_hash} into {record.name} at {expected or hash_of(head)}"
     meta = msgspec.structs.replace(request.meta, message=request.meta.message or default)
-    written = write_commit(tx, head, source, meta, changes, _get_resolved(request), now)
+    written = write_commit(tx, head, source, meta, changes, get_resolved(request.key_modes).values(), now)
     references.move_head(tx, record, written.id, references.MERGED, now)
     return written
-
-
-def _get_resolved(request: Merge) -> list[Content]:
-    return [_canonical(mode.resolved_content) for mode in request.key_modes if mode.resolved_content]
-
-
-def _canonical(content: Content) -> Content:
-    return with_id(content, parse_content_id(str(content.id)))
-
-
-def _leaf(content: Content) -> bytes:
-    return leaf_of(_canonical(content))[0]
-
-
-def _is_namespace(leaf: bytes | None) -> bool:
-    return leaf is not None and Leaf.decode(leaf).type == ContentType.NAMESPACE

@@ -9,7 +9,7 @@ from nessie_ops.errors import ReferenceNotFound
 from nessie_ops.model import NO_ANCESTOR, CommitHash, Content, decode_content, parse_hash
 from nessie_ops.store import Kind, Objects, Transaction, WriteTransaction
 from nessie_ops.versioning import tree
-from nessie_ops.versioning.codec import Commit, decode_commit, digest_of, leaf_of, to_hash
+from nessie_ops.versioning.codec import Commit, decode_commit, digest_of, leaf_of, to_hash, to_id
 from nessie_ops.versioning.tree import Node
 
 
@@ -49,12 +49,15 @@ def load_commit(tx: Objects | Transaction, id: bytes | None) -> Commit | None:
 
 def find_commit(tx: Objects | Transaction, commit: CommitHash) -> Commit | None:
     """The commit with this hash, None for NO_ANCESTOR; BadRequest when it cannot be one, ReferenceNotFound."""
+    return load_commit(tx, parse_id(commit))
+
+
+def parse_id(commit: CommitHash) -> bytes | None:
+    """The id that a commit with this hash has; BadRequest, ReferenceNotFound."""
     commit = parse_hash(commit)
-    if commit == NO_ANCESTOR:
-        return None
     if len(commit) != len(NO_ANCESTOR):  # abbreviations are not resolved: they would change meaning with time
         raise ReferenceNotFound(f"Commit '{commit}' not found")
-    return load_commit(tx, bytes.fromhex(commit))
+    return to_id(commit)
 
 
 def root_of(commit: Commit | None) -> bytes:

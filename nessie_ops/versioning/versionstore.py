@@ -30,9 +30,10 @@ from nessie_ops.model import (
     ReferenceMove,
     ReferenceSpec,
     ReferenceType,
+    Transplant,
 )
 from nessie_ops.store import Job, NotCached, Store
-from nessie_ops.versioning import commits, events, history, merging, references
+from nessie_ops.versioning import commits, events, history, merging, references, transplanting
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.references import RepositoryInfo
@@ -284,3 +285,16 @@ class VersionStore:
             lambda tx: merging.merge(tx, branch, expected, request, self._clock),
             branch,
         )
+
+    def transplant(self, branch: str, expected: CommitHash | None, request: Transplant) -> MergeResult:
+        """Apply to `branch` what each commit changed against its own parent, as one new commit each; all or none.
+
+        Errors and `expected` are those of `merge`.  A commit that brings nothing is left out.
+        """
+        try:
+            return self._store.run(
+                lambda tx: transplanting.transplant(tx, branch, expected, request, self._clock),
+                branch,
+            )
+        except transplanting.NotApplied as outcome:
+            return outcome.result

@@ -2,31 +2,23 @@
 
 Same names, values and errors as VersionStore, with three differences that HTTP makes.  A write whose
 answer is lost raises OutcomeUnknown and is never sent again.  The committer is the server's to say: a
-`NewCommit.committer` travels as author.  Where VersionStore takes None for "whatever the head is", the
-client reads the head first, so a writer in between can make it conflict.
+`NewCommit.committer` travels as author, and not at all in a transplant.  Where VersionStore takes None
+for "whatever the head is", the client reads the head first, so a writer in between can make it conflict.
 
 Thread-safe.  Not to be used across a fork.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from types import TracebackType
-from typing import Self, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from nessie_ops import errors
-from nessie_ops.errors import (
-    BadRequest,
-    MergeConflict,
-    NessieOpsError,
-    OutcomeUnknown,
-    StoreUnavailable,
-)
+from nessie_ops.client.connection import PAGE, Connection
+from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
     Ancestor,
     CommitHash,
@@ -48,69 +40,15 @@ from nessie_ops.model import (
     ReferenceSpec,
     ReferenceType,
     Tag,
+    Transplant,
     wire,
 )
 
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
-PAGE = 1_000  # rows of one request; keys of one lookup
-IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
-_LOOK = "It may have been done: look before repeating it."
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BY_CODE: dict[str, type[NessieOpsError]] = {
-    kind.error_code: kind
-    for kind in (
-        errors.BadRequest,
-        errors.Forbidden,
-        errors.ReferenceNotFound,
-        errors.ReferenceAlreadyExists,
-        errors.StoreUnavailable,
-    )
-}
-_BY_CODE_WITH_KEY = {
-    kind.error_code: kind
-    for kind in (
-        errors.ContentNotFound,
-        errors.NamespaceNotFound,
-        errors.NamespaceAlreadyExists,
-        errors.NamespaceNotEmpty,
-    )
-}
-
-T = TypeVar("T")
-P = TypeVar("P", bound=wire.Page)
-R = TypeVar("R")
 
 
-class NessieClient:
+class NessieClient(Connection):
     """A connection pool to one server; close it, or use it as a context manager."""
-
-    def __init__(self, base_uri: str, *, connect_timeout_s: float = 5.0, read_timeout_s: float = 120.0) -> None:
-        """`base_uri` is the server's root, such as `http://127.0.0.1:19120`; nothing is sent yet."""
-        base = base_uri.rstrip("/").removesuffix("/api/v2")
-        try:
-            parts = httpx.URL(base)
-        except httpx.InvalidURL as error:
-            raise BadRequest(f"uri: '{base_uri[:200]}' is not a URL: {error}.") from None
-        if parts.scheme not in ("http", "https") or not parts.host:
-            raise BadRequest(f"uri: '{base_uri[:200]}' is not an http or https URL.")
-        self.base_uri = base
-        self._http = httpx.Client(
-            headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity"},
-            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
-            limits=httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
-            trust_env=parts.host not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself
-        )
-
-    def close(self) -> None:
-        self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- references ---------------------------------------------------------------------------
 
@@ -250,108 +188,29 @@ class NessieClient:
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
         """Merge a commit into `branch`; MergeConflict, with the result, unless `request` wants it as result."""
-        body = {
-            "fromRefName": request.from_ref,
-            "fromHash": request.from_hash,
-            "commitMeta": _to_meta(request.meta),
-            "keyMergeModes": request.key_modes,
-            "defaultKeyMergeMode": request.default_behavior,
-            "isDryRun": request.dry_run,
-            "isReturnConflictAsResult": True,
-        }
-        result = self._write("POST", f"trees/{self._at(branch, expected)}/history/merge", MergeResult, body)
-        if not result.was_successful and not request.conflicts_as_result:
+        body = _to_body(request) | {"fromHash": request.from_hash}
+        return self._apply("merge", branch, expected, body, request.conflicts_as_result)
+
+    def transplant(self, branch: str, expected: CommitHash | None, request: Transplant) -> MergeResult:
+        """Apply the changes of commits to `branch`; see VersionStore.transplant."""
+        meta = msgspec.structs.replace(request.meta, committer="")  # authors are those of the commits
+        body = _to_body(request) | {"hashesToTransplant": request.hashes, "commitMeta": _to_meta(meta)}
+        return self._apply("transplant", branch, expected, body, request.conflicts_as_result)
+
+    def _apply(
+        self, action: str, branch: str, expected: CommitHash | None, body: dict[str, object], as_result: bool
+    ) -> MergeResult:
+        """Ask for conflicts as result, so that MergeConflict has it."""
+        path = f"trees/{self._at(branch, expected)}/history/{action}"
+        result = self._write("POST", path, MergeResult, body | {"isReturnConflictAsResult": True})
+        if not result.was_successful and not as_result:
             conflicts = tuple(row.conflict for row in result.details if row.conflict)
             keys = ", ".join(f"'{conflict.key}'" for conflict in conflicts)
             raise MergeConflict(f"The following keys have been changed in conflict: {keys}", result, conflicts)
         return result
 
-    # -- HTTP ---------------------------------------------------------------------------------
-
     def _at(self, name: str, expected: CommitHash | None) -> str:
         return _quote(f"{name}@{expected or self.get_reference(name).hash}")
-
-    def _get(self, path: str, type: type[T], params: Mapping[str, str] | None = None) -> T:
-        return self._call("GET", path, type, params)
-
-    def _write(
-        self, method: str, path: str, type: type[T], body: object = None, params: Mapping[str, str] | None = None
-    ) -> T:
-        return self._call(method, path, type, params, body, is_write=True)
-
-    def _rows(
-        self, path: str, params: Mapping[str, str], type: type[P], rows: Callable[[P], tuple[R, ...]], limit: int | None
-    ) -> Iterator[R]:
-        """The rows of a listing, page by page; limit None means all."""
-        token: str | None = ""
-        while token is not None and (limit is None or limit > 0):
-            size = PAGE if limit is None else min(limit, PAGE)
-            page = self._get(path, type, {**params, "max-records": str(size), "page-token": token})
-            found = rows(page)
-            yield from found
-            token = page.token if page.has_more else None
-            limit = None if limit is None else limit - len(found)
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        type: type[T],
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-        *,
-        is_write: bool = False,
-    ) -> T:
-        request = self._http.build_request(
-            method,
-            f"{self.base_uri}/api/v2/{path}",
-            params={name: value for name, value in (params or {}).items() if value},
-            content=None if body is None else wire.to_json(body),
-            headers=None if body is None else {"Content-Type": "application/json"},
-        )
-        lost = f"{method} /api/v2/{path} at {self.base_uri}"
-        try:
-            response = self._http.send(request)
-        except httpx.TransportError as error:
-            raise _to_network_error(error, lost, is_write) from error
-        if not response.is_success:
-            raise _to_error(response, lost, is_write)
-        try:
-            return msgspec.json.decode(response.content, type=type)
-        except msgspec.MsgspecError as error:
-            text = f"{lost}: the answer cannot be read ({error}); is it a nessie-ops server?"
-            raise OutcomeUnknown(f"{text} {_LOOK}") if is_write else NessieOpsError(text) from error
-
-
-def _to_network_error(error: httpx.TransportError, what: str, is_write: bool) -> NessieOpsError:
-    text = str(error) or type(error).__name__
-    if is_write and not isinstance(error, _UNSENT):
-        return OutcomeUnknown(f"{what}: the answer was lost ({text}). {_LOOK}")
-    return StoreUnavailable(f"{what}: no answer ({text}). Is the server running? Try again.")
-
-
-def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsError:
-    """The error that the server raised."""
-    status = response.status_code
-    try:
-        body = msgspec.json.decode(response.content, type=wire.ErrorBody)
-    except msgspec.MsgspecError:
-        if is_write and status >= 500:
-            return OutcomeUnknown(f"{what}: HTTP status {status}. {_LOOK}")
-        if status >= 500:
-            return StoreUnavailable(f"{what}: HTTP status {status}. Try again.")
-        return BadRequest(f"{what}: HTTP status {status}; the path or a query value is not understood there.")
-    details = body.error_details
-    if body.error_code == errors.ReferenceConflict.error_code:
-        conflicts = details.conflicts if isinstance(details, wire.ReferenceConflicts) else ()
-        return errors.ReferenceConflict(body.message, conflicts)
-    if body.error_code in _BY_CODE_WITH_KEY and isinstance(details, wire.ContentKeyDetails):
-        return _BY_CODE_WITH_KEY[body.error_code](body.message, details.content_key)
-    if body.error_code in _BY_CODE:
-        return _BY_CODE[body.error_code](body.message)
-    if is_write and status >= 500:
-        return OutcomeUnknown(f"{what}: {body.message}. {_LOOK}")
-    return NessieOpsError(body.message)
 
 
 def _quote(text: str) -> str:
@@ -382,6 +241,16 @@ def _to_meta(meta: NewCommit) -> dict[str, object]:
         "allSignedOffBy": meta.signed_off_by,
         "authorTime": meta.author_time,
         "allProperties": meta.properties,
+    }
+
+
+def _to_body(request: Merge | Transplant) -> dict[str, object]:
+    return {
+        "fromRefName": request.from_ref,
+        "commitMeta": _to_meta(request.meta),
+        "keyMergeModes": request.key_modes,
+        "defaultKeyMergeMode": request.default_behavior,
+        "isDryRun": request.dry_run,
     }
 
 
