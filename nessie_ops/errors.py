@@ -11,6 +11,8 @@
     ├── NamespaceAlreadyExists    409 NAMESPACE_ALREADY_EXISTS
     ├── NamespaceNotEmpty         409 NAMESPACE_NOT_EMPTY
     ├── ReferenceAlreadyExists    409 REFERENCE_ALREADY_EXISTS
+    ├── SubscriberNotFound        404 SUBSCRIBER_NOT_FOUND
+    ├── SubscriberAlreadyExists   409 SUBSCRIBER_ALREADY_EXISTS
     ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
     │   ├── MergeConflict                                    also carries the merge result
     │   ├── NameTaken                                        a table, view or namespace has this name already
@@ -90,6 +92,14 @@ class NamespaceNotEmpty(_KeyError):
 
 class ReferenceAlreadyExists(NessieOpsError):
     error_code, http_status = "REFERENCE_ALREADY_EXISTS", 409
+
+
+class SubscriberNotFound(NessieOpsError):
+    error_code, http_status = "SUBSCRIBER_NOT_FOUND", 404
+
+
+class SubscriberAlreadyExists(NessieOpsError):
+    error_code, http_status = "SUBSCRIBER_ALREADY_EXISTS", 409
 
 
 class ReferenceConflict(NessieOpsError):

@@ -13,7 +13,7 @@ LAYERS = (
     {"model"},
     {"store"},
     {"versioning"},
-    {"catalog"},
+    {"catalog", "events"},
     {"gc", "sql", "server", "cli", ""},  # the empty name: the package's own public names
     {"resources"},
     {"assets"},
@@ -84,6 +84,7 @@ def test_imports_point_to_the_left(path: Path) -> None:
         ("nessie_ops/store/store.py", "def f():\n    import nessie_ops.server.app"),
         ("nessie_ops/cli/serve.py", "from nessie_ops.server.serve import serve"),
         ("nessie_ops/server/app.py", "from nessie_ops import cli"),
+        ("nessie_ops/events/queue.py", "from nessie_ops.catalog import IcebergCatalog"),
         ("nessie_ops/runtime/java.py", "from nessie_ops.model import ids"),
         ("nessie_ops/client/client.py", "from nessie_ops.store import Store"),
         ("resources/spark.py", "from assets import flights"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
@@ -45,6 +45,10 @@ def _name(size: int, **options: Any) -> Column[str]:
 def _text() -> Column[str]:
     kind = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
     return Column(kind, nullable=False)
+
+
+def _count() -> Column[int]:
+    return Column(Integer, nullable=False)
 
 
 def _micros() -> Column[int]:
@@ -129,6 +133,41 @@ class SettingRow(SQLModel, table=True):
     value: str = Field(sa_column=_text())
 
 
+class SubscriberRow(SQLModel, table=True):
+    """A webhook, how far it has come, and which process is sending to it."""
+
+    __tablename__ = "subscriber"
+
+    name: str = Field(sa_column=_name(100, primary_key=True))
+    url: str = Field(sa_column=_text())
+    secret: str = Field(sa_column=_text())
+    kinds: str = Field(sa_column=_text())  # JSON list
+    pattern: str = Field(sa_column=_text())
+    max_attempts: int = Field(sa_column=_count())
+    active: int = Field(sa_column=_count())  # 0 or 1
+    created_at: int = Field(sa_column=_micros())
+    seq: int = Field(sa_column=_micros())  # of the reference log: all up to here is done
+    attempts: int = Field(sa_column=_count())  # at what comes next
+    retry_at: int = Field(sa_column=_micros())
+    error: str = Field(sa_column=_text())
+    owner: str = Field(sa_column=_name(40))  # empty: nobody
+    leased_until: int = Field(sa_column=_micros())
+
+
+class DeadLetterRow(SQLModel, table=True):
+    """An event that a webhook did not take."""
+
+    __tablename__ = "dead_letter"
+
+    subscriber: str = Field(sa_column=_name(100, primary_key=True))
+    seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    event: str = Field(sa_column=_text())  # JSON
+    error: str = Field(sa_column=_text())
+    attempts: int = Field(sa_column=_count())
+    at: int = Field(sa_column=_micros())
+    retrying: int = Field(sa_column=_count())  # 0 or 1
+
+
 def _table(row: type[SQLModel]) -> Table:
     table: Table = row.__table__  # type: ignore[attr-defined]
     return table
@@ -137,6 +176,7 @@ def _table(row: type[SQLModel]) -> Table:
 commit, node, content = _table(CommitRow), _table(NodeRow), _table(ContentRow)
 reference, reference_log = _table(ReferenceRow), _table(ReferenceLogRow)
 counter, setting = _table(CounterRow), _table(SettingRow)
+subscriber, dead_letter = _table(SubscriberRow), _table(DeadLetterRow)
 metadata = SQLModel.metadata
 reference.c.head.append_foreign_key(ForeignKey(commit.c.id))
-ALL = [commit, node, content, reference, reference_log, counter, setting]
+ALL = [commit, node, content, reference, reference_log, counter, setting, subscriber, dead_letter]
