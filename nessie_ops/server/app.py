@@ -16,6 +16,7 @@ from nessie_ops.server.paths import ASGIApp, SlashPaths
 from nessie_ops.server.problems import EXCEPTION_HANDLERS
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.settings import Settings
+from nessie_ops.server.v1 import nessie_v1_router
 from nessie_ops.versioning import VersionStore
 
 MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is about half of it
@@ -32,7 +33,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
     """The application.  It opens and closes nothing: the version store is the caller's."""
     live = Live(version_store)
     app = Litestar(
-        route_handlers=[get_health, nessie_router(), iceberg_router(iceberg_catalog)],
+        route_handlers=[get_health, nessie_router(), nessie_v1_router(), iceberg_router(iceberg_catalog)],
         dependencies={
             "store": Provide(lambda: version_store, sync_to_thread=False),
             "live": Provide(lambda: live, sync_to_thread=False),

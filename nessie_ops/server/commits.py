@@ -74,9 +74,13 @@ def _read_commit(
 @post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)
 def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = _read_target(store, ref, "merge")
-    given = read_body(request, body, MergeIn)
+    return json_response(store.merge(branch, expected, to_merge(store, request, read_body(request, body, MergeIn))))
+
+
+def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
+    """What a request to merge asks for."""
     check_keys(mode.key for mode in given.key_merge_modes)
-    wanted = Merge(
+    return Merge(
         from_ref=_read_source(store, given.from_ref_name),
         from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source hash"),
         meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
@@ -85,7 +89,6 @@ def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respon
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
     )
-    return json_response(store.merge(branch, expected, wanted))
 
 
 def _read_source(store: VersionStore, name: str) -> str:
@@ -95,21 +98,27 @@ def _read_source(store: VersionStore, name: str) -> str:
 @post("/trees/{ref:str}/history/transplant", status_code=200, sync_to_thread=True)
 def transplant(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = _read_target(store, ref, "transplant")
-    given = read_body(request, body, TransplantIn)
+    wanted = to_transplant(store, request, read_body(request, body, TransplantIn))
+    return json_response(store.transplant(branch, expected, wanted))
+
+
+def to_transplant(
+    store: VersionStore, request: AnyRequest, given: TransplantIn, message: str | None = None
+) -> Transplant:
+    """What a request to transplant asks for; `message` stands in for one in the body."""
     check_keys(mode.key for mode in given.key_merge_modes)
-    wanted = Transplant(
+    return Transplant(
         from_ref=_read_source(store, given.from_ref_name),
         hashes=tuple(
             get_body_hash(store, text, "hashesToTransplant", "Hash to transplant")
             for text in given.hashes_to_transplant
         ),
-        meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
+        meta=to_new_commit(given.commit_meta, request, given.message or message) or NewCommit(message=""),
         default_behavior=given.default_key_merge_mode,
         key_modes=given.key_merge_modes,
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
     )
-    return json_response(store.transplant(branch, expected, wanted))
 
 
 HANDLERS = [list_log, commit, merge, transplant]

@@ -10,6 +10,7 @@ from nessie_ops.server import commits, contents, references
 from nessie_ops.server.parameters import Store
 from nessie_ops.server.responses import json_response
 
+MIN_API_VERSION = 1
 API_VERSION = 2
 SPEC_VERSION = "2.2.0"  # from 2.2 on, clients send content keys in the escaped form
 
@@ -19,7 +20,7 @@ def get_config(store: Store) -> Response[bytes]:
     info = store.get_info()
     config = Config(
         default_branch=info.default_branch,
-        min_supported_api_version=API_VERSION,
+        min_supported_api_version=MIN_API_VERSION,
         max_supported_api_version=API_VERSION,
         actual_api_version=API_VERSION,
         spec_version=SPEC_VERSION,

@@ -60,9 +60,9 @@ class Query:
         """All values as keys, in order."""
         return [parse_key(text) for text in self._values.get(name, [])]
 
-    def limit(self, maximum: int) -> int:
+    def limit(self, maximum: int, name: str = "max-records") -> int:
         """`max-records`, at most `maximum`; absent, zero and negative mean `maximum`."""
-        wanted = self.integer("max-records") or 0
+        wanted = self.integer(name) or 0
         return min(wanted, maximum) if wanted > 0 else maximum
 
 
