@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from litestar import Request
@@ -106,7 +106,7 @@ def read_body(request: AnyRequest, body: bytes, type: type[T]) -> T:
     if body and media_type != "application/json":
         raise UnsupportedMediaType(f"Content-Type: '{media_type}' is not supported; send application/json.")
     try:
-        decoded: T = _decoder(type).decode(body or b"{}")
+        decoded: T = _decoder(cast(Any, type)).decode(body or b"{}")
         return decoded
     except (msgspec.ValidationError, RecursionError):
         pass  # perhaps for a null, which means absent
