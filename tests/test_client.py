@@ -239,6 +239,33 @@ def test_transplants_return_or_raise_their_result(both: tuple[VersionStore, Ness
     assert here.value.result == there.value.result and here.value.conflicts == there.value.conflicts
 
 
+def test_reverts_return_or_raise_their_result(both: tuple[VersionStore, NessieClient]) -> None:
+    versions, client = both
+    first = commit(client, put("t"))
+    id = client.get_contents(first, [key("t")])[key("t")].id
+    second = commit(client, put("t", msgspec.structs.replace(table(2), id=id)), put("new"))
+    meta = NewCommit(message="", authors=("ann",))
+    wanted = [key("t"), key("new")]
+    assert client.revert("main", None, second, meta=meta, dry_run=True) == versions.revert(
+        "main", second, second, meta=meta, dry_run=True
+    )
+    assert client.revert_contents("main", None, wanted, first, allow_deletes=True, dry_run=True) == (
+        versions.revert_contents("main", second, wanted, first, allow_deletes=True, dry_run=True)
+    )
+    with pytest.raises(BadRequest, match="'new'"):
+        client.revert_contents("main", None, wanted, first)
+    assert client.revert("main", None, second, meta=meta).was_applied
+    assert client.revert_contents("main", None, wanted, second).was_applied
+    assert client.revert_contents("main", None, [key("t")], first, meta=NewCommit(message="back")).was_applied
+    log = client.list_log(client.get_reference("main").hash)
+    assert log[0].commit_meta.message == "back" and log[2].commit_meta.authors == ("ann",)
+    with pytest.raises(MergeConflict) as here:
+        client.revert("main", None, second)
+    with pytest.raises(MergeConflict) as there:
+        versions.revert("main", client.get_reference("main").hash, second)
+    assert here.value.result == there.value.result and here.value.message == there.value.message
+
+
 def test_threads_share_a_client(client: NessieClient) -> None:
     def write(n: int) -> CommitHash:
         return commit(client, put(f"t{n}"))

@@ -44,6 +44,7 @@ from nessie_ops.model import (
     wire,
 )
 
+_NO_WORDS = NewCommit(message="")
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
 
 
@@ -196,6 +197,37 @@ class NessieClient(Connection):
         meta = msgspec.structs.replace(request.meta, committer="")  # authors are those of the commits
         body = _to_body(request) | {"hashesToTransplant": request.hashes, "commitMeta": _to_meta(meta)}
         return self._apply("transplant", branch, expected, body, request.conflicts_as_result)
+
+    def revert(
+        self,
+        branch: str,
+        expected: CommitHash | None,
+        commit: CommitHash,
+        *,
+        meta: NewCommit = _NO_WORDS,
+        dry_run: bool = False,
+        conflicts_as_result: bool = False,
+    ) -> MergeResult:
+        """Undo a commit by a new one; see VersionStore.revert."""
+        body = {"commitHash": commit, "commitMeta": _to_meta(meta), "isDryRun": dry_run}
+        return self._apply("revert", branch, expected, body, conflicts_as_result)
+
+    def revert_contents(
+        self,
+        branch: str,
+        expected: CommitHash | None,
+        keys: Iterable[ContentKey],
+        at: CommitHash,
+        *,
+        allow_deletes: bool = False,
+        meta: NewCommit = _NO_WORDS,
+        dry_run: bool = False,
+        conflicts_as_result: bool = False,
+    ) -> MergeResult:
+        """Give `keys` the values that they have at commit `at`; see VersionStore.revert_contents."""
+        body = {"keys": list(keys), "sourceRef": f"@{at}", "allowDeletes": allow_deletes}
+        body |= {"commitMeta": _to_meta(meta), "isDryRun": dry_run}
+        return self._apply("revert", branch, expected, body, conflicts_as_result)
 
     def _apply(
         self, action: str, branch: str, expected: CommitHash | None, body: dict[str, object], as_result: bool

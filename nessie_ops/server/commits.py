@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from litestar import Response, get, post
 
-from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, Merge, NewCommit, Operation, ReferenceSpec, Transplant, parse_hash_spec
 from nessie_ops.model.wire import LogPage
 from nessie_ops.server import listings
@@ -16,7 +15,7 @@ from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, TransplantIn, check_keys, read_body, read_commit, to_new_commit
 from nessie_ops.server.responses import json_response
-from nessie_ops.server.specs import get_absolute, get_body_hash, parse_ref
+from nessie_ops.server.specs import get_body_hash, parse_ref, read_target
 from nessie_ops.versioning import VersionStore
 
 MAX_INLINE_BODY = 64 << 10  # bytes of a commit that are read in the event loop
@@ -47,14 +46,6 @@ def _read_limit_hash(store: VersionStore, query: Query, head: CommitHash) -> Com
     return store.resolve(ReferenceSpec(None, commit or head, steps)).hash if steps else commit
 
 
-def _read_target(store: VersionStore, ref: str, action: str) -> tuple[str, CommitHash]:
-    """(branch, expected commit) of a write's path."""
-    spec = parse_ref(store, ref)
-    if spec.name is None:
-        raise BadRequest(f"Reference to {action} into must be a branch.")
-    return spec.name, get_absolute(store, spec, "Expected hash")
-
-
 @post("/trees/{ref:str}/history/commit", status_code=200)
 async def commit(store: Store, live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     if len(body) > MAX_INLINE_BODY or "~" in ref or "^" in ref or "*" in ref:  # takes long, or reads the store
@@ -67,13 +58,13 @@ async def commit(store: Store, live: LiveStore, request: AnyRequest, ref: Segmen
 def _read_commit(
     store: VersionStore, request: AnyRequest, ref: str, body: bytes
 ) -> tuple[str, CommitHash, NewCommit, tuple[Operation, ...]]:
-    branch, expected = _read_target(store, ref, "commit")
+    branch, expected = read_target(store, ref, "commit")
     return branch, expected, *read_commit(request, body)
 
 
 @post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)
 def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
-    branch, expected = _read_target(store, ref, "merge")
+    branch, expected = read_target(store, ref, "merge")
     return json_response(store.merge(branch, expected, to_merge(store, request, read_body(request, body, MergeIn))))
 
 
@@ -97,7 +88,7 @@ def _read_source(store: VersionStore, name: str) -> str:
 
 @post("/trees/{ref:str}/history/transplant", status_code=200, sync_to_thread=True)
 def transplant(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
-    branch, expected = _read_target(store, ref, "transplant")
+    branch, expected = read_target(store, ref, "transplant")
     wanted = to_transplant(store, request, read_body(request, body, TransplantIn))
     return json_response(store.transplant(branch, expected, wanted))
 

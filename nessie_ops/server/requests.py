@@ -57,7 +57,7 @@ class CommitIn(msgspec.Struct, frozen=True, rename="camel"):
     commit_meta: CommitMetaIn = CommitMetaIn()
 
 
-class _ApplyIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ApplyIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What requests to apply commits to a branch have in common.  Both spellings of a flag are understood."""
 
     message: Annotated[str, msgspec.Meta(min_length=1)] | None = None
@@ -77,7 +77,7 @@ class _ApplyIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.is_return_conflict_as_result or self.return_conflict_as_result
 
 
-class _ByKeyIn(_ApplyIn, frozen=True, kw_only=True, rename="camel"):
+class _ByKeyIn(ApplyIn, frozen=True, kw_only=True, rename="camel"):
     from_ref_name: str
     key_merge_modes: tuple[KeyMergeMode, ...] = ()
     default_key_merge_mode: MergeBehavior = MergeBehavior.NORMAL

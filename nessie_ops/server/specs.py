@@ -35,6 +35,14 @@ def get_absolute(store: VersionStore, spec: ReferenceSpec, what: str) -> CommitH
     return store.resolve(ReferenceSpec(None, spec.hash, spec.steps)).hash
 
 
+def read_target(store: VersionStore, ref: str, action: str) -> tuple[str, CommitHash]:
+    """(branch, expected commit) of a write's path."""
+    spec = parse_ref(store, ref)
+    if spec.name is None:
+        raise BadRequest(f"Reference to {action} into must be a branch.")
+    return spec.name, get_absolute(store, spec, "Expected hash")
+
+
 def get_body_hash(store: VersionStore, text: str | None, field: str, what: str) -> CommitHash:
     """The commit that a hash in a request body means."""
     commit, steps = parse_hash_spec(text or "", field)

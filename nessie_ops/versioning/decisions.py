@@ -49,6 +49,10 @@ class Decision(NamedTuple):
     is_silent: bool = False  # not worth a row in the result's details
 
 
+Decided = tuple[bytes, KeyMergeMode, Decision]
+"""(key bytes, how the key is merged, what happens to it)."""
+
+
 class Plan(NamedTuple):
     """What happens to the target: changes, a row per key, and the values at the target of all keys concerned."""
 
@@ -130,13 +134,22 @@ def decide(
     `elsewhere`: values at the target of the keys where a content id of the source may be as well; see `get_nearby`.
     """
     at_head = tree.get_many(nodes, head_root, (key for key, _, _ in differing))
-    decided: list[tuple[bytes, KeyMergeMode, Decision]] = []
+    decided: list[Decided] = []
     for raw, before, after in differing:
         key = ContentKey.from_bytes(raw)
         mode = modes.get(key) or KeyMergeMode(key=key, merge_behavior=default)
         values = Values(before, after, at_head.get(raw))
         _check_resolved(mode, values)
         decided.append((raw, mode, merge_key(key, values, mode)))
+    return make_plan(decided, at_head, elsewhere)
+
+
+def make_plan(
+    decided: Sequence[Decided],
+    at_head: Mapping[bytes, bytes],
+    elsewhere: Callable[[], Iterable[tuple[bytes, bytes | None]]],
+) -> Plan:
+    """The plan of all that is decided, with a conflict for a content id that would get under two keys."""
     changes = [(raw, decision.value) for raw, _, decision in decided if decision.is_change]
     shared = _get_id_conflicts(changes, at_head, elsewhere)
     details = [

@@ -33,7 +33,7 @@ from nessie_ops.model import (
     Transplant,
 )
 from nessie_ops.store import Job, NotCached, Store
-from nessie_ops.versioning import commits, events, history, merging, references, transplanting
+from nessie_ops.versioning import commits, events, history, merging, references, reverting, transplanting
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.references import RepositoryInfo
@@ -298,3 +298,48 @@ class VersionStore:
             )
         except transplanting.NotApplied as outcome:
             return outcome.result
+
+    def revert(
+        self,
+        branch: str,
+        expected: CommitHash | None,
+        commit: CommitHash,
+        *,
+        meta: NewCommit = reverting.NO_WORDS,
+        dry_run: bool = False,
+        conflicts_as_result: bool = False,
+    ) -> MergeResult:
+        """Undo a commit of the history of `branch` by a new one: its keys get the values of its direct parent.
+
+        A key that no longer has the value that the commit gave it is a conflict.  What was deleted comes back
+        with its content id.  Errors and `expected` are those of `merge`.
+        """
+        options = reverting.Options(meta, dry_run, conflicts_as_result)
+        return self._store.run(
+            lambda tx: reverting.revert(tx, branch, expected, commit, options, self._clock),
+            branch,
+        )
+
+    def revert_contents(
+        self,
+        branch: str,
+        expected: CommitHash | None,
+        keys: Iterable[ContentKey],
+        at: CommitHash,
+        *,
+        allow_deletes: bool = False,
+        meta: NewCommit = reverting.NO_WORDS,
+        dry_run: bool = False,
+        conflicts_as_result: bool = False,
+    ) -> MergeResult:
+        """Give `keys` the values that they have at commit `at`, by a new commit.
+
+        A key whose value at the head is not the one at `expected` is a conflict; one that does not exist at
+        `at` is a BadRequest, or deleted with `allow_deletes`.  Errors are those of `merge`.
+        """
+        options = reverting.Options(meta, dry_run, conflicts_as_result)
+        wanted = tuple(keys)
+        return self._store.run(
+            lambda tx: reverting.revert_contents(tx, branch, expected, wanted, at, allow_deletes, options, self._clock),
+            branch,
+        )
