@@ -37,12 +37,14 @@ from nessie_ops.model import (
     Content,
     ContentKey,
     Delete,
+    GarbageCollectorConfig,
     KeyMergeMode,
     Merge,
     MergeBehavior,
     NewCommit,
     Parent,
     Put,
+    ReferenceCutoffPolicy,
     ReferenceSpec,
     ReferenceType,
     Transplant,
@@ -264,6 +266,20 @@ def test_reverts_return_or_raise_their_result(both: tuple[VersionStore, NessieCl
     with pytest.raises(MergeConflict) as there:
         versions.revert("main", client.get_reference("main").hash, second)
     assert here.value.result == there.value.result and here.value.message == there.value.message
+
+
+def test_the_repository_is_configured(both: tuple[VersionStore, NessieClient]) -> None:
+    versions, client = both
+    first = GarbageCollectorConfig(default_cutoff_policy="P30D", expected_file_count_per_content=7)
+    assert client.list_repository_configs() == [] == client.list_repository_configs([])
+    assert client.update_repository_config(first) is None
+    assert client.list_repository_configs() == versions.list_repository_configs() == [first]
+    assert client.list_repository_configs([]) == versions.list_repository_configs([]) == []
+    rows = (ReferenceCutoffPolicy("main", "NONE"),)
+    assert client.update_repository_config(GarbageCollectorConfig(per_ref_cutoff_policies=rows)) == first
+    for catalog in both:
+        with pytest.raises(BadRequest, match="defaultCutoffPolicy"):
+            catalog.update_repository_config(GarbageCollectorConfig(default_cutoff_policy="x"))
 
 
 def test_threads_share_a_client(client: NessieClient) -> None:

@@ -20,6 +20,7 @@ from nessie_ops import errors
 from nessie_ops.client.connection import PAGE, Connection
 from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
+    CONFIG_TYPES,
     Ancestor,
     CommitHash,
     CommitMeta,
@@ -39,6 +40,7 @@ from nessie_ops.model import (
     ReferenceMove,
     ReferenceSpec,
     ReferenceType,
+    RepositoryConfig,
     Tag,
     Transplant,
     wire,
@@ -56,6 +58,16 @@ class NessieClient(Connection):
     @property
     def default_branch(self) -> str:
         return self._get("config", wire.Config).default_branch
+
+    def list_repository_configs(self, types: Iterable[str] = CONFIG_TYPES) -> list[RepositoryConfig]:
+        """Those configurations of these types that were ever set."""
+        wanted = set(types)
+        found = self._get("config/repository", wire.RepositoryConfigs).configs if wanted else ()
+        return [config for config in found if config.__struct_config__.tag in wanted]
+
+    def update_repository_config(self, config: RepositoryConfig) -> RepositoryConfig | None:
+        """Replace the configuration of its type; the one before.  BadRequest when a policy cannot be read."""
+        return self._write("POST", "config/repository", wire.PreviousConfig, {"config": config}).previous
 
     def list_references(
         self,

@@ -17,6 +17,7 @@ from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.merges import Conflict
 from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, Tag
+from nessie_ops.model.repository import RepositoryConfig
 
 AnyReference = Branch | Tag | Detached
 
@@ -47,6 +48,16 @@ class ReferenceMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     commit_meta_of_head: CommitMeta = msgspec.field(name="commitMetaOfHEAD")
     common_ancestor_hash: CommitHash | None
     num_total_commits: int
+
+
+class RepositoryConfigs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is configured; without any, the field is left out."""
+
+    configs: tuple[RepositoryConfig, ...] = ()
+
+
+class PreviousConfig(msgspec.Struct, frozen=True):
+    previous: RepositoryConfig | None
 
 
 class SingleReference(msgspec.Struct, frozen=True):

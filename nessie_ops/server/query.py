@@ -32,6 +32,10 @@ class Query:
         """The first value; None when absent or empty."""
         return self._values.get(name, [""])[0] or None
 
+    def texts(self, name: str) -> list[str]:
+        """All values, in order, but empty ones."""
+        return [text for text in self._values.get(name, []) if text]
+
     def integer(self, name: str) -> int | None:
         """A 64-bit number."""
         text = self.text(name)

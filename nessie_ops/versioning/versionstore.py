@@ -13,6 +13,7 @@ from typing import Self
 from uuid import uuid4
 
 from nessie_ops.model import (
+    CONFIG_TYPES,
     CommitHash,
     CommitMeta,
     CommitResult,
@@ -30,10 +31,11 @@ from nessie_ops.model import (
     ReferenceMove,
     ReferenceSpec,
     ReferenceType,
+    RepositoryConfig,
     Transplant,
 )
 from nessie_ops.store import Job, NotCached, Store
-from nessie_ops.versioning import commits, events, history, merging, references, reverting, transplanting
+from nessie_ops.versioning import commits, events, history, merging, references, repository, reverting, transplanting
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.references import RepositoryInfo
@@ -90,6 +92,16 @@ class VersionStore:
     def get_info(self) -> RepositoryInfo:
         """Default branch and time of creation of the repository."""
         return self.info
+
+    def list_repository_configs(self, types: Iterable[str] = CONFIG_TYPES) -> list[RepositoryConfig]:
+        """Those configurations of these types that were ever set."""
+        with self._store.read() as tx:
+            return repository.list_configs(tx, types)
+
+    def update_repository_config(self, config: RepositoryConfig) -> RepositoryConfig | None:
+        """Replace the configuration of its type; the one before.  BadRequest when a policy cannot be read."""
+        # The default branch's row is locked so that each writer learns what it replaced.
+        return self._store.run(lambda tx: repository.update_config(tx, config), self.default_branch)
 
     def list_references(
         self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
