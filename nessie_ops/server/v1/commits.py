@@ -17,7 +17,7 @@ from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, TransplantIn, read_body, read_commit
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.v1.specs import read_expected, read_name, to_spec
-from nessie_ops.server.v1.wire import LoggedCommit, LogPage, Merged, to_reference
+from nessie_ops.server.v1.wire import LoggedCommit, LogPageV1, Merged, to_reference
 from nessie_ops.versioning import VersionStore
 
 
@@ -37,7 +37,7 @@ def list_log(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]
         token=query.text("pageToken"),
     )
     rows = tuple(LoggedCommit.of(entry) for entry in page)
-    return json_response(LogPage(log_entries=rows, has_more=token is not None, token=token))
+    return json_response(LogPageV1(log_entries=rows, has_more=token is not None, token=token))
 
 
 def _read_old_end(store: VersionStore, query: Query, begin: CommitHash) -> CommitHash | None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from litestar import Response, get, post
 
 from nessie_ops.errors import BadRequest, ContentNotFound
-from nessie_ops.model import ContentKey, ContentType, DiffEntry, ReferenceSpec
-from nessie_ops.model import Entry as ModelEntry
+from nessie_ops.model import ContentKey, ContentType, DiffEntry, Entry, ReferenceSpec
 from nessie_ops.model.wire import KeyedContent
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import ENTRIES
@@ -21,7 +20,7 @@ from nessie_ops.server.query import Query, parse_key
 from nessie_ops.server.requests import KeysIn, check_keys, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.v1.specs import read_spec, to_spec
-from nessie_ops.server.v1.wire import Contents, Diffs, Entry, EntryPage
+from nessie_ops.server.v1.wire import ContentsV1, Diffs, EntryPageV1, EntryV1
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.versionstore import MAX_PAGE
 
@@ -32,7 +31,7 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
     depth, wanted = query.integer("namespaceDepth") or 0, read_filter(query, ENTRIES)
     if depth > 0:
         rows = tuple(dict.fromkeys(_truncate(store, spec, wanted, depth)))
-        return json_response(EntryPage(entries=rows))
+        return json_response(EntryPageV1(entries=rows))
     _, (page, token) = listings.list_entries(
         store,
         spec,
@@ -42,13 +41,11 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
         limit=query.limit(MAX_PAGE, "maxRecords"),
         token=query.text("pageToken"),
     )
-    entries = tuple(Entry(row.type, row.name) for row in page)
-    return json_response(EntryPage(entries=entries, has_more=token is not None, token=token))
+    entries = tuple(EntryV1(row.type, row.name) for row in page)
+    return json_response(EntryPageV1(entries=entries, has_more=token is not None, token=token))
 
 
-def _truncate(
-    store: VersionStore, spec: ReferenceSpec, wanted: Filter[ModelEntry] | None, depth: int
-) -> Iterator[Entry]:
+def _truncate(store: VersionStore, spec: ReferenceSpec, wanted: Filter[Entry] | None, depth: int) -> Iterator[EntryV1]:
     """Entries of `depth` elements, and for deeper ones the namespaces of that depth that hold them: again and again."""
     token: str | None = ""
     while token is not None:
@@ -57,9 +54,9 @@ def _truncate(
         )
         for row in page:
             if len(row.name.elements) == depth:
-                yield Entry(row.type, row.name)
+                yield EntryV1(row.type, row.name)
             elif len(row.name.elements) > depth:
-                yield Entry(ContentType.NAMESPACE, ContentKey(row.name.elements[:depth]))
+                yield EntryV1(ContentType.NAMESPACE, ContentKey(row.name.elements[:depth]))
 
 
 def _read_spec(store: VersionStore, query: Query) -> ReferenceSpec:
@@ -81,7 +78,7 @@ def find_contents(store: Store, request: AnyRequest, body: Body) -> Response[byt
     keys = read_body(request, body, KeysIn).requested_keys
     check_keys(keys)
     found = store.get_contents(store.resolve(_read_spec(store, Query(request))).hash, keys)
-    return json_response(Contents(tuple(KeyedContent(key, content) for key, content in found.items())))
+    return json_response(ContentsV1(tuple(KeyedContent(key, content) for key, content in found.items())))
 
 
 @get("/diffs/{refs:str}", sync_to_thread=True)

@@ -19,7 +19,7 @@ from nessie_ops.server.requests import ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import check_source, check_type, get_body_hash
 from nessie_ops.server.v1.specs import get_default, read_expected, read_name
-from nessie_ops.server.v1.wire import Branch, ReferencePage, Tag, to_reference
+from nessie_ops.server.v1.wire import BranchV1, ReferencePageV1, TagV1, to_reference
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.versionstore import MAX_PAGE
 
@@ -36,7 +36,7 @@ def _wants_metadata(query: Query) -> bool:
     return query.choice("fetch", "MINIMAL", "ALL") == "ALL"
 
 
-def _show(store: VersionStore, reference: Reference, *, full: bool) -> Branch | Tag:
+def _show(store: VersionStore, reference: Reference, *, full: bool) -> BranchV1 | TagV1:
     if not full:
         return to_reference(reference)
     return to_reference(reference, listings.get_metadata(store, reference, get_default(store).hash))
@@ -55,7 +55,7 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
         token=query.text("pageToken"),
     )
     rows = tuple(to_reference(row.reference, row.metadata) for row in page)
-    return json_response(ReferencePage(references=rows, has_more=token is not None, token=token))
+    return json_response(ReferencePageV1(references=rows, has_more=token is not None, token=token))
 
 
 @get("/trees/tree", sync_to_thread=True)

@@ -28,7 +28,7 @@ from nessie_ops.model import (
 from nessie_ops.model.wire import KeyedContent, Page, ReferenceMetadata
 
 
-class Config(msgspec.Struct, frozen=True, rename="camel"):
+class ConfigV1(msgspec.Struct, frozen=True, rename="camel"):
     default_branch: str
     max_supported_api_version: int
 
@@ -75,17 +75,17 @@ class _Named(msgspec.Struct, frozen=True, tag_field="type"):
     metadata: HeadMetadata | UnsetType = UNSET
 
 
-class Branch(_Named, frozen=True, tag="BRANCH"):
+class BranchV1(_Named, frozen=True, tag="BRANCH"):
     """A branch; what properties it has is not for v1."""
 
 
-class Tag(_Named, frozen=True, tag="TAG"):
+class TagV1(_Named, frozen=True, tag="TAG"):
     """A tag."""
 
 
-def to_reference(reference: Reference, metadata: ReferenceMetadata | None = None) -> Branch | Tag:
+def to_reference(reference: Reference, metadata: ReferenceMetadata | None = None) -> BranchV1 | TagV1:
     """The reference as v1 shows it."""
-    kind = Tag if isinstance(reference, model.Tag) else Branch
+    kind = TagV1 if isinstance(reference, model.Tag) else BranchV1
     if metadata is None:
         return kind(reference.name, reference.hash)
     return kind(
@@ -101,11 +101,11 @@ def to_reference(reference: Reference, metadata: ReferenceMetadata | None = None
     )
 
 
-class ReferencePage(Page, frozen=True):
-    references: tuple[Branch | Tag, ...]
+class ReferencePageV1(Page, frozen=True):
+    references: tuple[BranchV1 | TagV1, ...]
 
 
-class PutLog(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
+class PutLogV1(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
     key: ContentKey
     content: Content
 
@@ -113,7 +113,7 @@ class PutLog(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
 class LoggedCommit(msgspec.Struct, frozen=True, rename="camel"):
     commit_meta: Meta
     parent_commit_hash: CommitHash
-    operations: tuple[PutLog | Delete, ...] | None
+    operations: tuple[PutLogV1 | Delete, ...] | None
 
     @classmethod
     def of(cls, entry: LogEntry) -> LoggedCommit:
@@ -121,24 +121,24 @@ class LoggedCommit(msgspec.Struct, frozen=True, rename="camel"):
         return cls(Meta.of(entry.commit_meta), entry.parent_commit_hash, operations)
 
 
-def _to_operation(operation: model.PutLog | Delete) -> PutLog | Delete:
-    return operation if isinstance(operation, Delete) else PutLog(operation.key, operation.content)
+def _to_operation(operation: model.PutLog | Delete) -> PutLogV1 | Delete:
+    return operation if isinstance(operation, Delete) else PutLogV1(operation.key, operation.content)
 
 
-class LogPage(Page, frozen=True, rename="camel"):
+class LogPageV1(Page, frozen=True, rename="camel"):
     log_entries: tuple[LoggedCommit, ...]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class EntryV1(msgspec.Struct, frozen=True):
     type: ContentType
     name: ContentKey
 
 
-class EntryPage(Page, frozen=True, rename="camel"):
-    entries: tuple[Entry, ...]
+class EntryPageV1(Page, frozen=True, rename="camel"):
+    entries: tuple[EntryV1, ...]
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ContentsV1(msgspec.Struct, frozen=True):
     contents: tuple[KeyedContent, ...]
 
 
@@ -150,7 +150,7 @@ class Namespaces(msgspec.Struct, frozen=True):
     namespaces: tuple[Namespace, ...]
 
 
-class KeyDetails(msgspec.Struct, frozen=True, rename="camel"):
+class KeyDetailsV1(msgspec.Struct, frozen=True, rename="camel"):
     key: ContentKey
     merge_behavior: MergeBehavior
     conflict_type: str
@@ -170,7 +170,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expected_hash: CommitHash | None
     source_commits: tuple[LoggedCommit, ...] = ()
     target_commits: tuple[LoggedCommit, ...] | None = None
-    details: tuple[KeyDetails, ...]
+    details: tuple[KeyDetailsV1, ...]
 
     @classmethod
     def of(cls, result: MergeResult) -> Merged:
@@ -183,7 +183,7 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             effective_target_hash=result.effective_target_hash,
             expected_hash=result.expected_hash,
             details=tuple(
-                KeyDetails(row.key, row.merge_behavior, "UNRESOLVABLE" if row.conflict else "NONE")
+                KeyDetailsV1(row.key, row.merge_behavior, "UNRESOLVABLE" if row.conflict else "NONE")
                 for row in result.details
             ),
         )
