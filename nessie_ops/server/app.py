@@ -12,7 +12,7 @@ from nessie_ops.server import openapi
 from nessie_ops.server.iceberg import iceberg_router
 from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
-from nessie_ops.server.parameters import LiveStore, Store
+from nessie_ops.server.parameters import LiveStore
 from nessie_ops.server.paths import ASGIApp, SlashPaths
 from nessie_ops.server.problems import EXCEPTION_HANDLERS
 from nessie_ops.server.responses import json_response
@@ -24,9 +24,9 @@ MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is 
 
 
 @get("/health")
-async def get_health(store: Store, live: LiveStore, settings: NamedDependency[Settings]) -> Response[bytes]:
+async def get_health(live: LiveStore, settings: NamedDependency[Settings]) -> Response[bytes]:
     """200 when requests can be served: the store is read."""
-    head = await live.get_reference(store.default_branch)
+    head = await live.get_reference(live.store.default_branch)
     return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})
 
 

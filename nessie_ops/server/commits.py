@@ -47,11 +47,11 @@ def _read_limit_hash(store: VersionStore, query: Query, head: CommitHash) -> Com
 
 
 @post("/trees/{ref:str}/history/commit", status_code=200)
-async def commit(store: Store, live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
+async def commit(live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     if len(body) > MAX_INLINE_BODY or "~" in ref or "^" in ref or "*" in ref:  # takes long, or reads the store
-        branch, expected, meta, operations = await in_thread(_read_commit, store, request, ref, body)
+        branch, expected, meta, operations = await in_thread(_read_commit, live.store, request, ref, body)
     else:
-        branch, expected, meta, operations = _read_commit(store, request, ref, body)
+        branch, expected, meta, operations = _read_commit(live.store, request, ref, body)
     return json_response(await live.commit(branch, expected, meta, operations))
 
 

@@ -48,9 +48,9 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
 
 
 @get("/trees/{ref:str}/contents/{key:str}")
-async def get_content(store: Store, live: LiveStore, ref: Segment, key: Segment) -> Response[bytes]:
+async def get_content(live: LiveStore, ref: Segment, key: Segment) -> Response[bytes]:
     wanted = parse_key(restore(key))
-    effective = await live.resolve(parse_ref(store, ref))
+    effective = await live.resolve(parse_ref(live.store, ref))
     found = await live.get_contents(effective.hash, [wanted])
     if wanted not in found:
         raise ContentNotFound(f"Could not find content for key '{wanted}' in reference '{effective.name}'.", wanted)

@@ -34,7 +34,7 @@ class Live:
     """A version store for handlers that run in the event loop."""
 
     def __init__(self, store: VersionStore) -> None:
-        self._store = store
+        self.store = self._store = store
         self._waiting: dict[str, asyncio.Future[Reference | None]] = {}
         self._is_reading = False
         self._task: asyncio.Task[None] | None = None

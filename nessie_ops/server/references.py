@@ -80,12 +80,12 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
 
 
 @get("/trees/{ref:str}")
-async def get_reference(store: Store, live: LiveStore, request: AnyRequest, ref: Segment) -> Response[bytes]:
+async def get_reference(live: LiveStore, request: AnyRequest, ref: Segment) -> Response[bytes]:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
-    reference = await live.get_reference(parse_plain_ref(store, ref))
+    reference = await live.get_reference(parse_plain_ref(live.store, ref))
     if not full:
         return json_response(SingleReference(reference))
-    return json_response({"reference": await in_thread(_describe, store, reference)})
+    return json_response({"reference": await in_thread(_describe, live.store, reference)})
 
 
 def _describe(store: VersionStore, reference: Reference) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import uvicorn
 
 from nessie_ops.errors import MachineNotReady
 from nessie_ops.server.app import open_app
+from nessie_ops.server.corked import CorkedProtocol
 from nessie_ops.server.paths import ASGIApp
 from nessie_ops.server.settings import Settings
 
@@ -59,6 +60,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         interface="asgi3",
+        http=CorkedProtocol,
         lifespan="off",
         ws="none",
         log_config=None,

@@ -73,6 +73,9 @@ class Dialect:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
 
+    def set_autocommit(self, raw: Any) -> None:
+        """Make each statement a transaction of its own."""
+
     def execute(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> Any:
         """Run one hot statement on a driver's connection; its cursor."""
         if self.on_statement:
@@ -137,6 +140,9 @@ class PostgreSQL(Dialect):
             connect_args=options,
         )
 
+    def set_autocommit(self, raw: Any) -> None:
+        raw.autocommit = True
+
     def _execute(self, raw: Any, statement: str, parameters: Sequence[Any]) -> Any:
         return raw.cursor(binary=True).execute(_percent(statement), parameters)
 
@@ -195,6 +201,9 @@ class MariaDB(Dialect):
             isolation_level="READ COMMITTED",
             connect_args=options,
         )
+
+    def set_autocommit(self, raw: Any) -> None:
+        raw.autocommit(True)
 
     def _execute(self, raw: Any, statement: str, parameters: Sequence[Any]) -> Any:
         cursor = raw.cursor()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine
 
@@ -21,13 +21,13 @@ class _Gate:
     """Open but while some thread forks.  A thread must not fork inside a transaction: it would wait for itself."""
 
     def __init__(self) -> None:
-        self._engines: WeakSet[Engine] = WeakSet()
+        self._engines: WeakKeyDictionary[Engine, Callable[[], None]] = WeakKeyDictionary()
         self._reset()
         os.register_at_fork(before=self._shut, after_in_parent=self._open, after_in_child=self._reset)
 
-    def guard(self, engine: Engine) -> None:
-        """Close the idle connections of `engine` before every fork."""
-        self._engines.add(engine)
+    def guard(self, engine: Engine, close: Callable[[], None]) -> None:
+        """Before every fork call `close`, which closes connections that are kept, and close idle ones of `engine`."""
+        self._engines[engine] = close
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -46,7 +46,8 @@ class _Gate:
         with self._changed:
             self._forks += 1
             self._changed.wait_for(lambda: not self._in_flight)
-            for engine in list(self._engines):
+            for engine, close in list(self._engines.items()):
+                close()
                 engine.dispose()
 
     def _open(self) -> None:

@@ -10,9 +10,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -24,6 +24,8 @@ from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, InDoubt, Verdict
 from nessie_ops.store.forks import gate
 from nessie_ops.store.groups import Groups, Job
+from nessie_ops.store.heads import Heads
+from nessie_ops.store.rows import ReferenceRecord
 from nessie_ops.store.signal import Signal
 from nessie_ops.store.transactions import Objects, Transaction, WriteTransaction
 
@@ -61,8 +63,9 @@ class Store:
         self._read_lock: AbstractContextManager[object] = lock if in_memory else nullcontext()
         self.moved = Signal()
         self._groups = Groups(self._run_group)
-        if not in_memory:
-            gate.guard(engine)
+        self._heads = None if in_memory else Heads(engine, dialect)
+        if self._heads:
+            gate.guard(engine, self._heads.close)
         try:
             self._prepare()
         except DBAPIError as error:
@@ -93,6 +96,8 @@ class Store:
         return cls(engine, dialect, cache=cache, in_memory=dialects.is_memory(url))
 
     def close(self) -> None:
+        if self._heads:
+            self._heads.close()
         self._engine.dispose()
 
     @property
@@ -105,6 +110,19 @@ class Store:
         """A view of the database: one snapshot in SQLite, else each query sees what is committed then."""
         with gate.transaction(), self._read_lock, self._begin(self._reader) as connection:
             yield Transaction(connection, self.dialect, self.cache, self.reads)
+
+    def get_heads(self, names: Sequence[str]) -> dict[str, ReferenceRecord]:
+        """Those of these references that exist, by name, as they are now; at most 500."""
+        if self._heads is None:
+            with self.read() as tx:
+                return tx.get_references(names)
+        try:
+            with gate.transaction():
+                return self._heads.get(names)
+        except PoolExhausted as error:
+            raise StoreUnavailable(_EXHAUSTED) from error
+        except self._errors as error:
+            self._explain(error)
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
@@ -178,11 +196,11 @@ class Store:
                 "applied is unknown: look before you repeat it."
             ) from doubt
         except PoolExhausted as error:
-            raise StoreUnavailable("All connections to the catalog's database are in use. Try again.") from error
+            raise StoreUnavailable(_EXHAUSTED) from error
         except self._errors as error:
             self._explain(error)
 
-    def _explain(self, error: Any) -> None:
+    def _explain(self, error: Any) -> NoReturn:
         verdict = self.dialect.judge(error)
         if verdict is Verdict.RETRY:
             raise _Retry(str(getattr(error, "orig", error))) from error
@@ -198,6 +216,9 @@ class Store:
             connection.invalidate(error)
             if self.dialect.row_locks:
                 self._engine.dispose(close=False)
+
+
+_EXHAUSTED = "All connections to the catalog's database are in use. Try again."
 
 
 class _Retry(StoreUnavailable):

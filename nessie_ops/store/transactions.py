@@ -23,7 +23,10 @@ from nessie_ops.store.rows import COLUMNS, Kind, Move, ReferenceRecord
 
 IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
 T = TypeVar("T")
-_RAW, _ZLIB = b"\x00", b"\x01"  # first byte of stored data: how the rest is packed
+MIN_PACKED = 200  # bytes; fewer are stored as they are
+# First byte of stored data: as it is; zlib (written by format 1 only); 4 bytes of length, that much deflated, the rest.
+_RAW, _ZLIB, _SPLIT = b"\x00", b"\x01", b"\x02"
+_WINDOW = -12  # bits, without header
 
 
 class NotCached(Exception):
@@ -222,10 +225,10 @@ class WriteTransaction(Transaction):
         self.flush()
         return super().load_ancestors(head, limit, decode)
 
-    def save(self, kind: Kind, id: bytes, value: object, data: bytes) -> None:
-        """Save a node or content: `data` under `id`; `value` is what decoding would give."""
-        self._part.pending[kind][id] = (id, _pack(data), self._used_at)
-        self._part.objects[kind, id] = value, 4 * len(data)
+    def save(self, kind: Kind, id: bytes, value: object, data: bytes, dense: bytes = b"") -> None:
+        """Save a node or content: `data`, then `dense`, which cannot be compressed; `value` is what decoding gives."""
+        self._part.pending[kind][id] = (id, _pack(data, dense), self._used_at)
+        self._part.objects[kind, id] = value, 4 * (len(data) + len(dense))
 
     def save_commit(self, id: bytes, value: object, columns: Mapping[str, Any]) -> None:
         """Save a commit row."""
@@ -363,10 +366,20 @@ def _flat(some: Iterable[Iterable[Any]]) -> list[Any]:
     return [value for row in some for value in row]
 
 
-def _pack(data: bytes) -> bytes:
-    packed = zlib.compress(data, 1) if len(data) > 200 else data
-    return _ZLIB + packed if len(packed) < len(data) else _RAW + data
+def _pack(data: bytes, dense: bytes) -> bytes:
+    """`data` made smaller where it can be, and `dense` as it is."""
+    if len(data) > MIN_PACKED:
+        # A small window: the default one takes longer to set up than a node takes to compress.
+        deflate = zlib.compressobj(1, zlib.DEFLATED, _WINDOW, 5)
+        packed = deflate.compress(data) + deflate.flush()
+        if len(packed) + 4 < len(data):
+            return b"".join((_SPLIT, len(packed).to_bytes(4, "big"), packed, dense))
+    return _RAW + data + dense
 
 
 def _unpack(data: bytes) -> bytes:
-    return zlib.decompress(data[1:]) if data[:1] == _ZLIB else bytes(data[1:])
+    kind = data[:1]
+    if kind == _SPLIT:
+        cut = 5 + int.from_bytes(data[1:5], "big")
+        return zlib.decompress(data[5:cut], _WINDOW) + data[cut:]
+    return zlib.decompress(data[1:]) if kind == _ZLIB else bytes(data[1:])

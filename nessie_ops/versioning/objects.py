@@ -30,10 +30,10 @@ class StoredNodes:
         return loaded
 
     def save(self, node: Node) -> bytes:
-        raw = node.encode()
-        id = tree.node_id(raw)
+        keys, values = node.encode_parts()
+        id = tree.node_id(keys + values)
         if id != tree.EMPTY_ID:
-            cast(WriteTransaction, self._tx).save(Kind.NODE, id, node, raw)
+            cast(WriteTransaction, self._tx).save(Kind.NODE, id, node, keys, values)
         return id
 
 

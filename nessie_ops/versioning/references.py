@@ -72,7 +72,7 @@ def to_reference(record: ReferenceRecord) -> Reference:
 
 
 def get_properties(record: ReferenceRecord) -> dict[str, str]:
-    return msgspec.json.decode(record.properties, type=dict[str, str])
+    return {} if record.properties == "{}" else msgspec.json.decode(record.properties, type=dict[str, str])
 
 
 def get_record(tx: Transaction, name: str, *, lock: bool = False) -> ReferenceRecord:
@@ -81,6 +81,13 @@ def get_record(tx: Transaction, name: str, *, lock: bool = False) -> ReferenceRe
     if record is None:
         raise ReferenceNotFound(f"Named reference '{name}' not found")
     return record
+
+
+def get_named(found: Mapping[str, Reference], name: str) -> Reference:
+    """The reference of that name; ReferenceNotFound."""
+    if name not in found:
+        raise ReferenceNotFound(f"Named reference '{name}' not found")
+    return found[name]
 
 
 def get_reference(tx: Transaction, name: str) -> Reference:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
 
@@ -35,6 +35,16 @@ def _thresholds(target: int) -> list[int]:
 THRESHOLDS = _thresholds(TARGET)
 
 Entry = tuple[bytes, bytes]
+Marked = tuple[bytes, bytes, int]
+"""(key, value, mark)."""
+
+
+def mark(level: int, key: bytes) -> int:
+    """A hash of a key, uniform below 2**64; another one on each level."""
+    return int.from_bytes(blake2b(key, digest_size=8, salt=_SALTS[level]).digest(), "big")
+
+
+_SALTS = [bytes([level]) for level in range(256)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +54,46 @@ class Node:
     level: int
     keys: Sequence[bytes]
     values: Sequence[bytes]
+    _marks: Sequence[int] | None = field(default=None, compare=False, repr=False)  # once somebody has needed them
 
     @staticmethod
-    def of(level: int, entries: Sequence[Entry]) -> Node:
-        return Node(level, [key for key, _ in entries], [value for _, value in entries])
+    def of(level: int, entries: Sequence[Marked]) -> Node:
+        keys, values, marks = zip(*entries)
+        return Node(level, keys, values, marks)
+
+    @property
+    def marks(self) -> Sequence[int]:
+        """What decides of each key, with its place in the node, whether a node ends there."""
+        if self._marks is None:
+            object.__setattr__(self, "_marks", [mark(self.level, key) for key in self.keys])
+        return self._marks or ()
+
+    def replace(self, keys: Sequence[bytes], edits: Mapping[bytes, bytes | None]) -> Node | None:
+        """This node with new values for some of its keys; None when that is not all that the edits of `keys` do."""
+        values = list(self.values)
+        for key in keys:
+            i, value = bisect_left(self.keys, key), edits[key]
+            if value is None or i == len(self.keys) or self.keys[i] != key:
+                return None
+            values[i] = value
+        return Node(self.level, self.keys, values, self._marks)
+
+    def edit(self, keys: Sequence[bytes], edits: Mapping[bytes, bytes | None]) -> list[Marked]:
+        """The entries of this node with the edits of `keys`, in order."""
+        merged = {key: (value, hash) for key, value, hash in zip(self.keys, self.values, self.marks)}
+        for key in keys:
+            old, value = merged.pop(key, None), edits[key]
+            if value is not None:
+                merged[key] = value, old[1] if old else mark(self.level, key)
+        return [(key, *merged[key]) for key in sorted(merged)]
+
+    def encode_parts(self) -> tuple[bytes, bytes]:
+        """The encoded node in two: up to its keys, and its values, which are as good as random."""
+        head = bytes([self.level]) + len(self.keys).to_bytes(2, "big")
+        return head + SEPARATOR.join(self.keys), b"".join(self.values)
 
     def encode(self) -> bytes:
-        head = bytes([self.level]) + len(self.keys).to_bytes(2, "big")
-        return head + SEPARATOR.join(self.keys) + b"".join(self.values)
+        return b"".join(self.encode_parts())
 
     @staticmethod
     def decode(raw: bytes) -> Node:
@@ -210,7 +252,7 @@ def apply(nodes: Nodes, root: bytes, edits: Mapping[bytes, bytes | None]) -> byt
     entries = sorted((key, child) for key, child in edits.items() if child is not None)
     while len(entries) > 1:  # the old root split: grow
         level += 1
-        closed, rest = _cut(level, entries)
+        closed, rest = _cut((key, child, mark(level, key)) for key, child in entries)
         entries = [(chunk[-1][0], nodes.save(Node.of(level, chunk))) for chunk in [*closed, rest] if chunk]
     root = entries[0][1] if entries else nodes.save(EMPTY)
     while (node := nodes.load(root)).level and len(node.keys) == 1:  # the old root emptied: shrink
@@ -227,15 +269,19 @@ def _edit_level(
     done = 0
     while done < len(keys):
         node, last = _find(nodes, root, level, keys[done])
-        rest: list[Entry] = []
+        stop = len(keys) if last else bisect_right(keys, node.keys[-1], done)
+        replaced = node.replace(keys[done:stop], edits)
+        if replaced:  # no key came or went, so no boundary moves
+            above[node.keys[-1]] = nodes.save(replaced)
+            done = stop
+            continue
+        rest: list[Marked] = []
         while True:  # until old and new boundaries coincide: nearly always after one node
             if node.keys:
                 above[node.keys[-1]] = None
             stop = len(keys) if last else bisect_right(keys, node.keys[-1], done)
-            merged = dict(zip(node.keys, node.values)) | {key: edits[key] for key in keys[done:stop]}
+            closed, rest = _cut(rest + node.edit(keys[done:stop], edits))
             done = stop
-            kept = sorted((key, value) for key, value in merged.items() if value is not None)
-            closed, rest = _cut(level, rest + kept)
             if last and rest:
                 closed, rest = [*closed, rest], []
             for chunk in closed:
@@ -256,15 +302,13 @@ def _find(nodes: Nodes, root: bytes, level: int, key: bytes) -> tuple[Node, bool
     return node, last
 
 
-def _cut(level: int, entries: Iterable[Entry]) -> tuple[list[list[Entry]], list[Entry]]:
+def _cut(entries: Iterable[Marked]) -> tuple[list[list[Marked]], list[Marked]]:
     """Split `entries` at node boundaries into closed chunks and what follows the last boundary."""
-    closed: list[list[Entry]] = []
-    rest: list[Entry] = []
-    salt = bytes([level])
+    closed: list[list[Marked]] = []
+    rest: list[Marked] = []
     for entry in entries:
         rest.append(entry)
-        u = int.from_bytes(blake2b(entry[0], digest_size=8, salt=salt).digest(), "big")
-        if u < THRESHOLDS[len(rest)]:
+        if entry[2] < THRESHOLDS[len(rest)]:
             closed.append(rest)
             rest = []
     return closed, rest

@@ -112,13 +112,11 @@ class VersionStore:
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
-        with self._store.read() as tx:
-            return references.get_reference(tx, name)
+        return references.get_named(self.get_references([name]), name)
 
     def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
         """Those of these references that exist, by name, in one query; at most 500."""
-        with self._store.read() as tx:
-            return {name: references.to_reference(row) for name, row in tx.get_references(names).items()}
+        return {name: references.to_reference(record) for name, record in self._store.get_heads(names).items()}
 
     @property
     def reads_inline(self) -> bool:

@@ -107,7 +107,7 @@ def test_diff_and_added(history: list[Edits], low: bytes, high: bytes) -> None:
 
 @given(st.dictionaries(keys, values, max_size=60))
 def test_nodes_survive_encoding(entries: dict[bytes, bytes]) -> None:
-    node = Node.of(0, sorted(entries.items()))
+    node = Node(0, sorted(entries), [entries[key] for key in sorted(entries)])
     decoded = Node.decode(node.encode())
     assert (decoded.level, list(decoded.keys), list(decoded.values)) == (0, list(node.keys), list(node.values))
 
