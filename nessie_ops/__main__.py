@@ -8,11 +8,13 @@ from nessie_ops.cli.run import make_run
 from nessie_ops.cli.ui import make_ui
 
 
-def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: str | None) -> None:
+def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: str | None, workers: int) -> None:
     from nessie_ops.server.serve import serve  # here, so that other commands start without a web framework
     from nessie_ops.server.settings import Settings
+    from nessie_ops.server.workers import serve_with_workers
 
-    serve(Settings.from_env(host=host, port=port, store=store, warehouse=warehouse))
+    settings = Settings.from_env(host=host, port=port, store=store, warehouse=warehouse)
+    serve(settings) if workers == 1 else serve_with_workers(settings, workers)
 
 
 def _run_ui(*, host: str, port: int) -> int:

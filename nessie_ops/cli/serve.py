@@ -11,7 +11,9 @@ import typer
 class Serve(Protocol):
     """Runs the server until it is told to stop; None means the environment's or the default value."""
 
-    def __call__(self, *, host: str | None, port: int | None, store: str | None, warehouse: str | None) -> None: ...
+    def __call__(
+        self, *, host: str | None, port: int | None, store: str | None, warehouse: str | None, workers: int
+    ) -> None: ...
 
 
 def make_serve(serve: Serve) -> Callable[..., None]:
@@ -28,8 +30,12 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             str | None,
             typer.Option(help="Folder or bucket for tables. Default: in NESSIE_OPS_HOME.", metavar="URL"),
         ] = None,
+        workers: Annotated[
+            int,
+            typer.Option(help="Processes that share port and store.", min=1, max=64, envvar="NESSIE_OPS_WORKERS"),
+        ] = 1,
     ) -> None:
         """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
-        serve(host=host, port=port, store=store, warehouse=warehouse)
+        serve(host=host, port=port, store=store, warehouse=warehouse, workers=workers)
 
     return command

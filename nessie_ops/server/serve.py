@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
@@ -77,23 +78,33 @@ def serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; requests in flight are answered before this returns."""
     sock = bind(settings.host, settings.port)
     try:
-        app, store = open_app(settings)
-        try:
-            server = make_server(app)
-
-            def stop(_signal: int, _frame: FrameType | None) -> None:
-                server.should_exit = True
-
-            # The server installs its own handlers and, when done, raises the signal again for those that
-            # were there before: for these.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, stop)
-            print(f"nessie-ops: serving {base_uri_of(sock)} (store {_without_password(settings.store)})", flush=True)
-            server.run(sockets=[sock])
-        finally:
-            store.close()
+        serve_on(sock, settings, lambda _server: announce(sock, settings))
     finally:
         sock.close()
+
+
+def announce(sock: socket.socket, settings: Settings) -> None:
+    """Say on standard output where the server is."""
+    print(f"nessie-ops: serving {base_uri_of(sock)} (store {_without_password(settings.store)})", flush=True)
+
+
+def serve_on(sock: socket.socket, settings: Settings, ready: Callable[[uvicorn.Server], object]) -> None:
+    """Serve a listening socket until a signal, or somebody who was told by `ready`, says to stop."""
+    app, store = open_app(settings)
+    try:
+        server = make_server(app)
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            server.should_exit = True
+
+        # The server installs its own handlers and, when done, raises the signal again for those that
+        # were there before: for these.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        ready(server)
+        server.run(sockets=[sock])
+    finally:
+        store.close()
 
 
 def _without_password(url: str) -> str:

@@ -141,12 +141,12 @@ def test_serve_passes_on_what_is_given() -> None:
     def serve(**options: object) -> None:
         seen.append(options)
 
-    words = ["serve", "--host", "0.0.0.0", "--port", "1", "--store", "s", "--warehouse", "w"]
+    words = ["serve", "--host", "0.0.0.0", "--port", "1", "--store", "s", "--warehouse", "w", "--workers", "3"]
     CliRunner().invoke(build_app(serve), words, catch_exceptions=False)
     CliRunner().invoke(build_app(serve), ["serve"], catch_exceptions=False)
     assert seen == [
-        {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w"},
-        {"host": None, "port": None, "store": None, "warehouse": None},
+        {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3},
+        {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1},
     ]
 
 
