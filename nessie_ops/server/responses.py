@@ -17,7 +17,8 @@ RETRY_AFTER_S = 1
 def json_response(value: Any, status: int = 200) -> Response[bytes]:
     """`value` (a struct or plain values) as JSON; with 503 goes the time after which to try again."""
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
-    return Response(to_json(value), status_code=status, headers=headers, media_type=JSON if status < 400 else ERROR_JSON)
+    media_type = JSON if status < 400 else ERROR_JSON
+    return Response(to_json(value), status_code=status, headers=headers, media_type=media_type)
 
 
 def empty(status: int, headers: Mapping[str, str] | None = None) -> Response[bytes]:
