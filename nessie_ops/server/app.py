@@ -9,6 +9,7 @@ from litestar.di import NamedDependency, Provide
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.server import openapi
+from nessie_ops.server.encodings import Encodings
 from nessie_ops.server.iceberg import iceberg_router
 from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
@@ -46,7 +47,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
         openapi_config=None,
         logging_config=None,
     )
-    return SlashPaths(cast(ASGIApp, app))
+    return Encodings(SlashPaths(cast(ASGIApp, app)))
 
 
 def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:

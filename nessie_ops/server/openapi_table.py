@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from nessie_ops.model import CommitResult, Content, MergeResult, Namespace
 from nessie_ops.model import wire as v2
+from nessie_ops.server.repository import ConfigIn
 from nessie_ops.server.requests import CommitIn, KeysIn, MergeIn, PropertiesIn, ReferenceIn, TransplantIn
 from nessie_ops.server.reverts import RevertIn
 from nessie_ops.server.v1 import wire as v1
@@ -65,6 +66,8 @@ _SINCE, _AT = ("expectedHash!",), ("hashOnRef",)
 
 _V2 = {
     "GET config": Operation(v2.Config),
+    "GET config/repository": Operation(v2.RepositoryConfigs),
+    "POST config/repository": Operation(v2.PreviousConfig, (), ConfigIn),
     "GET trees": Operation(v2.ReferencePage, ("fetch", "filter", "name-prefix", *_PAGE_2)),
     "POST trees": Operation(v2.SingleReference, ("name!", "type!"), ReferenceIn),
     "GET trees/{ref}": Operation(v2.SingleReference, ("fetch",)),
