@@ -33,14 +33,19 @@ def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
         with NessieClient(uri) as client:
             yield client
         return
-    home = get_home()
-    if not store and not (home / "catalog.db").exists():
-        raise BadRequest(f"there is no catalog in {home}; give --uri or --store, or set NESSIE_OPS_HOME.")
-    local = VersionStore.open(store or store_url(home), create=False)
+    local = VersionStore.open(find_store(store), create=False)
     try:
         yield local
     finally:
         local.close()
+
+
+def find_store(store: str) -> str:
+    """The URL of the database, by default that of the home; BadRequest when the home has none."""
+    home = get_home()
+    if not store and not (home / "catalog.db").exists():
+        raise BadRequest(f"there is no catalog in {home}; give --uri or --store, or set NESSIE_OPS_HOME.")
+    return store or store_url(home)
 
 
 def _choose_server(uri: str, store: str) -> bool:

@@ -3,8 +3,10 @@
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.groups import Job
 from nessie_ops.store.rows import Kind, Move, ReferenceRecord
+from nessie_ops.store.schema import Upgrade
 from nessie_ops.store.store import Store
 from nessie_ops.store.transactions import NotCached, Objects, Transaction, WriteTransaction
+from nessie_ops.store.upgrade import upgrade_store
 
 __all__ = [
     "Cache",
@@ -16,5 +18,7 @@ __all__ = [
     "ReferenceRecord",
     "Store",
     "Transaction",
+    "Upgrade",
     "WriteTransaction",
+    "upgrade_store",
 ]

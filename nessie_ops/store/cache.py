@@ -21,6 +21,10 @@ class Cache:
         self._lock = Lock()
 
     @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
     def used_bytes(self) -> int:
         return self._used
 

@@ -125,6 +125,14 @@ class Store:
             self._explain(error)
 
     @contextmanager
+    def snapshot(self) -> Iterator[Transaction]:
+        """One state of the database for as long as the context lasts, whatever others write meanwhile."""
+        row_locks = self.dialect.row_locks
+        engine = self._engine.execution_options(isolation_level="REPEATABLE READ") if row_locks else self._engine
+        with gate.transaction(), self._read_lock, self._begin(engine) as connection:
+            yield Transaction(connection, self.dialect, self.cache, self.reads)
+
+    @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
         """A writing transaction of its own: all or nothing; durable when this returns."""
         with gate.transaction(), self._write_lock, self._begin(self._writer) as connection:

@@ -93,7 +93,7 @@ class Transaction:
         if kind is Kind.COMMIT:
             value, size = decode(row), _commit_size(row)
         else:
-            data = _unpack(row[1])
+            data = unpack(row[1])
             value, size = decode(data), 4 * len(data)  # objects made of it take about as much
         self._cache.put((kind, bytes(row[0])), value, size)
         return value
@@ -377,7 +377,8 @@ def _pack(data: bytes, dense: bytes) -> bytes:
     return _RAW + data + dense
 
 
-def _unpack(data: bytes) -> bytes:
+def unpack(data: bytes) -> bytes:
+    """What was hashed, from stored data; zlib.error."""
     kind = data[:1]
     if kind == _SPLIT:
         cut = 5 + int.from_bytes(data[1:5], "big")

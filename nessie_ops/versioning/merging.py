@@ -25,7 +25,7 @@ from nessie_ops.versioning.commits import check_meta, get_expected, write_commit
 from nessie_ops.versioning.conflicts import get_namespace_conflicts, raise_conflicts
 from nessie_ops.versioning.decisions import Plan, decide, get_modes, get_nearby, get_resolved
 from nessie_ops.versioning.history import find_merge_base, is_ancestor
-from nessie_ops.versioning.objects import StoredNodes, find_commit, hash_of, load_commit, root_of
+from nessie_ops.versioning.objects import StoredNodes, find_commit, hash_of, load_commit, pin_commit, root_of
 
 
 def merge(
@@ -56,6 +56,7 @@ def merge(
     if not plan.changes:
         return result
     assert source is not None
+    pin_commit(tx, source)
     written = _write(tx, record, head, source, request, plan.changes, expected, clock())
     return msgspec.structs.replace(result, was_applied=True, resultant_target_hash=written.hash)
 

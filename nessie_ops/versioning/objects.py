@@ -60,6 +60,16 @@ def parse_id(commit: CommitHash) -> bytes | None:
     return to_id(commit)
 
 
+def pin_commit(tx: WriteTransaction, commit: Commit) -> None:
+    """Keep a purge under way from taking a commit that a write builds on; ReferenceNotFound when one has.
+
+    Call it before writing what takes contents or ancestors from a commit that the locked branch may not lead to:
+    the cache may have a commit that is gone.
+    """
+    if not tx.touch_commit(commit.id):
+        raise ReferenceNotFound(f"Commit '{commit.hash}' not found")
+
+
 def root_of(commit: Commit | None) -> bytes:
     """The index at a commit."""
     return commit.root if commit else tree.EMPTY_ID

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound
+from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound, StoreFormatError
 from nessie_ops.model import (
     Branch,
     CommitHash,
@@ -44,8 +44,21 @@ class RepositoryInfo(NamedTuple):
     created_at: datetime
 
 
+IMPORT = "import"  # the setting that an import sets while it is under way
+
+
+def refuse_unfinished_import(tx: Transaction) -> None:
+    """StoreFormatError when the store holds a part of an archive."""
+    if tx.get_setting(IMPORT) is not None:
+        raise StoreFormatError(
+            "An import into this store has begun and not ended: "
+            "run `nessie-ops store import` with the same archive again."
+        )
+
+
 def get_info(tx: Transaction) -> RepositoryInfo | None:
-    """What is known about the repository; None before it is created."""
+    """What is known about the repository; None before it is created.  StoreFormatError amid an import."""
+    refuse_unfinished_import(tx)
     created_at, default_branch = tx.get_setting("created_at"), tx.get_setting("default_branch")
     if created_at is None or default_branch is None:
         return None

@@ -312,3 +312,11 @@ def _cut(entries: Iterable[Marked]) -> tuple[list[list[Marked]], list[Marked]]:
             closed.append(rest)
             rest = []
     return closed, rest
+
+
+def is_closed(node: Node) -> bool | None:
+    """Whether `node` ends at a boundary; None when it has one inside, so that no build makes such a node."""
+    for count, hash in enumerate(node.marks, 1):
+        if hash < THRESHOLDS[count]:  # the last threshold is above all hashes
+            return True if count == len(node.keys) else None
+    return False

@@ -8,7 +8,7 @@ Listings are bounded by `limit`; ask for one more than a page to learn whether a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import uuid4
 
@@ -36,8 +36,10 @@ from nessie_ops.model import (
 )
 from nessie_ops.store import Job, NotCached, Store
 from nessie_ops.versioning import commits, events, history, merging, references, repository, reverting, transplanting
+from nessie_ops.versioning import purge as housekeeping
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
+from nessie_ops.versioning.purge import Progress, Purged
 from nessie_ops.versioning.references import RepositoryInfo
 
 DEFAULT_BRANCH = "main"
@@ -353,3 +355,15 @@ class VersionStore:
             lambda tx: reverting.revert_contents(tx, branch, expected, wanted, at, allow_deletes, options, self._clock),
             branch,
         )
+
+    # -- housekeeping -------------------------------------------------------------------------
+
+    def purge(
+        self,
+        *,
+        grace: timedelta = housekeeping.GRACE,
+        dry_run: bool = False,
+        progress: Progress = lambda what, count: None,
+    ) -> Purged:
+        """Delete what neither a reference needs nor a move of one within `grace`; many short transactions."""
+        return housekeeping.purge(self._store, now=self._clock(), grace=grace, dry_run=dry_run, progress=progress)

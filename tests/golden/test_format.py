@@ -9,6 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
+from nessie_ops.store import upgrade_store
 from nessie_ops.versioning import VersionStore
 from tests.golden.make import DATABASE, EXPECTED, describe, make
 
@@ -22,6 +23,7 @@ def test_ids_of_the_same_history_are_the_same(tmp_path: Path) -> None:
 def test_a_released_database_is_readable_and_writable(tmp_path: Path) -> None:
     copy = tmp_path / "old.db"
     shutil.copy(DATABASE, copy)
+    upgrade_store(f"sqlite:///{copy}")
     versions = VersionStore.open(f"sqlite:///{copy}")
     assert describe(versions) == json.loads(EXPECTED.read_text())
     main = versions.get_reference("main")

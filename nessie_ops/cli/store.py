@@ -1,0 +1,156 @@
+"""`nessie-ops store`: look after the database of a catalog.  Works on the database itself, not through a server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+
+from nessie_ops.cli.connection import AsJson, StoreUrl, find_store
+from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.errors import BadRequest
+from nessie_ops.store import Store, upgrade_store
+from nessie_ops.versioning import VersionStore
+from nessie_ops.versioning.check import check as check_store
+from nessie_ops.versioning.info import StoreInfo, get_store_info
+
+app = typer.Typer(help="Look after the database of a catalog.", no_args_is_help=True)
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+_EVERY_S = 2  # seconds between two lines of progress
+
+
+class Progress:
+    """Lines on stderr, not more often than anybody reads them."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, what: str, count: int) -> None:
+        if time.monotonic() - self._last >= _EVERY_S:
+            self._last = time.monotonic()
+            print(f"{what}: {count:,}", file=sys.stderr)
+
+
+@contextmanager
+def open_store(url: str) -> Iterator[Store]:
+    """The database, which must exist; nothing in it is created."""
+    store = Store.open(find_store(url), create=False)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def open_versions(url: str) -> Iterator[VersionStore]:
+    versions = VersionStore.open(find_store(url), create=False)
+    try:
+        yield versions
+    finally:
+        versions.close()
+
+
+@app.command()
+def upgrade(store: StoreUrl = "", dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Bring the database to the format of this version.  Stop what uses it, and make a copy, before."""
+    done = upgrade_store(find_store(store), dry_run=dry_run)
+    if as_json:
+        print_json({"before": done.before, "after": done.after, "steps": done.steps, "dryRun": dry_run})
+        return
+    if not done.steps:
+        typer.echo(f"nothing to do: the store has format {done.after}")
+        return
+    verb = "would upgrade" if dry_run else "upgraded"
+    typer.echo(f"{verb} the store from format {done.before} to {done.after}")
+    for step in done.steps:
+        typer.echo(f"  {step}")
+
+
+@app.command()
+def info(store: StoreUrl = "", as_json: AsJson = False) -> None:
+    """Show format, database, rows and bytes by table, references, and the oldest and newest commit."""
+    with open_store(store) as opened:
+        found = get_store_info(opened)
+    print_json(found) if as_json else _print_info(found)
+
+
+def _print_info(found: StoreInfo) -> None:
+    rows = [
+        ("format", str(found.format)),
+        ("database", found.database),
+        ("default branch", found.default_branch or "none yet"),
+        ("created", f"{found.created_at:%Y-%m-%d %H:%M:%S}Z" if found.created_at else "not yet"),
+        ("references", ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.references.items())) or "none"),
+    ]
+    for name, commit in (("oldest commit", found.oldest_commit), ("newest commit", found.newest_commit)):
+        rows.append((name, f"{commit.hash[:16]}  {commit.time:%Y-%m-%d %H:%M:%S}Z" if commit else "none"))
+    rows.append(("cache", f"{found.cache_bytes:,} bytes at most in each process"))
+    print_rows(rows)
+    sizes = [
+        (name, f"{size.rows:,}", "?" if size.bytes is None else f"{size.bytes:,}")
+        for name, size in found.tables.items()
+    ]
+    typer.echo()
+    print_rows([("table", "rows", "bytes"), *sizes])
+
+
+@app.command()
+def check(store: StoreUrl = "", as_json: AsJson = False) -> None:
+    """Check that every id matches its bytes, all that is pointed to exists, and every index has its one shape.
+
+    Reads each object once, in a snapshot, so writers may go on.  Exit code 1 when there are faults.
+    """
+    faults = []
+    with open_store(store) as opened:
+        for fault in check_store(opened, Progress()):
+            faults.append(fault)
+            if not as_json:
+                typer.echo(str(fault))
+    if as_json:
+        print_json({"faults": faults})
+    elif not faults:
+        typer.echo("no fault found")
+    if faults:
+        print(f"{len(faults):,} faults found", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command()
+def purge(
+    grace: Annotated[
+        str,
+        typer.Option(help="How long earlier heads of references stay, such as P7D or PT12H.", metavar="DURATION"),
+    ] = "P7D",
+    store: StoreUrl = "",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete commits and what they hold that no reference needs, nor needed within the grace period.
+
+    Servers may go on.  It may be stopped at any moment, and run again.
+    """
+    with open_versions(store) as versions:
+        done = versions.purge(grace=parse_duration(grace, "--grace"), dry_run=dry_run, progress=Progress())
+    if as_json:
+        print_json(done)
+        return
+    verb = "would delete" if dry_run else "deleted"
+    typer.echo(
+        f"{verb} {done.commits:,} commits, {done.nodes:,} nodes and {done.contents:,} contents "
+        f"({done.data_bytes:,} bytes of data); {done.live_commits:,} commits stay"
+    )
+
+
+def parse_duration(text: str, field: str) -> timedelta:
+    """An ISO-8601 duration such as P7D or PT12H; BadRequest."""
+    try:
+        return msgspec.convert(text, timedelta)
+    except msgspec.ValidationError:
+        raise BadRequest(f"{field}: '{text[:80]}' is not a duration, such as P7D or PT12H.") from None

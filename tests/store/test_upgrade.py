@@ -1,0 +1,124 @@
+"""An older database is refused, and upgraded in place to what a new one would be, or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, inspect
+from typer.testing import CliRunner
+
+from nessie_ops.cli import build_app
+from nessie_ops.errors import BadRequest, StoreFormatError
+from nessie_ops.store import Store, migrations, tables, upgrade_store
+from nessie_ops.versioning import VersionStore
+from nessie_ops.versioning.check import check
+from tests.golden.make import DATABASE, EXPECTED, describe
+from tests.versioning.helpers import update
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> str:
+    """The URL of a database of format 1."""
+    shutil.copy(DATABASE, tmp_path / "catalog.db")
+    return f"sqlite:///{tmp_path}/catalog.db"
+
+
+def describe_schema(url: str) -> dict[str, Any]:
+    """Tables with columns, keys and indexes, as the database tells them."""
+    engine = create_engine(url)
+    inspector = inspect(engine)
+    found = {
+        name: (
+            sorted(
+                (c["name"], repr(c["type"]), c["nullable"], c.get("autoincrement")) for c in inspector.get_columns(name)
+            ),
+            inspector.get_pk_constraint(name)["constrained_columns"],
+            [(key["constrained_columns"], key["referred_table"]) for key in inspector.get_foreign_keys(name)],
+            sorted((index["name"], index["column_names"], index["unique"]) for index in inspector.get_indexes(name)),
+        )
+        for name in inspector.get_table_names()
+    }
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []
+    engine.dispose()
+    return found
+
+
+def test_an_older_format_is_refused_until_it_is_upgraded(old: str) -> None:
+    with pytest.raises(StoreFormatError, match=r"has format 1, .* needs format 2: .*`nessie-ops store upgrade`"):
+        VersionStore.open(old)
+    assert upgrade_store(old, dry_run=True).before == 1
+    with pytest.raises(StoreFormatError):
+        VersionStore.open(old)
+    done = upgrade_store(old)
+    assert (done.before, done.after) == (1, tables.FORMAT) and len(done.steps) == tables.FORMAT - 1
+    versions = VersionStore.open(old)
+    assert describe(versions) == json.loads(EXPECTED.read_text())
+    moves = versions.list_moves()
+    update(versions, "t", 1)
+    assert [move.seq for move in versions.list_moves()] == [*(move.seq for move in moves), moves[-1].seq + 1]
+    assert list(check(versions._store, lambda what, count: None)) == []
+    versions.close()
+    assert upgrade_store(old).steps == (), "once more does nothing"
+
+
+def test_upgraded_and_created_tables_are_the_same(old: str, tmp_path: Path) -> None:
+    upgrade_store(old)
+    new = f"sqlite:///{tmp_path}/new.db"
+    Store.open(new).close()
+    assert describe_schema(old) == describe_schema(new)
+
+
+def test_an_upgrade_that_fails_changes_nothing(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dump() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "catalog.db")) as database:
+            return list(database.iterdump())
+
+    before = dump()
+    real = migrations.upgrade
+
+    def fail(connection: Any, format: int) -> None:
+        real(connection, format)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(migrations, "upgrade", fail)
+    with pytest.raises(ZeroDivisionError):
+        upgrade_store(old)
+    assert dump() == before
+
+
+def test_what_cannot_be_upgraded(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="there is no catalog at"):
+        upgrade_store(f"sqlite:///{tmp_path}/missing.db")
+    sqlite3.connect(tmp_path / "empty.db").close()
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(BadRequest, match="no catalog to upgrade"):
+        upgrade_store(f"sqlite:///{tmp_path}/empty.db")
+    (tmp_path / "text.db").write_bytes(b"no database " * 200)
+    with pytest.raises(StoreFormatError, match="not a database"):
+        upgrade_store(f"sqlite:///{tmp_path}/text.db")
+    newer = f"sqlite:///{tmp_path}/newer.db"
+    Store.open(newer).close()
+    with closing(sqlite3.connect(tmp_path / "newer.db", isolation_level=None)) as database:
+        database.execute("UPDATE setting SET value = '99' WHERE name = 'format'")
+    with pytest.raises(StoreFormatError, match="has format 99"):
+        upgrade_store(newer)
+
+
+def test_the_command(old: str) -> None:
+    app = build_app(lambda **options: None)
+    dry = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--dry-run"])
+    assert dry.stdout.startswith("would upgrade the store from format 1 to 2\n  Format 2: "), dry.output
+    done = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--json"])
+    assert json.loads(done.stdout)["after"] == 2
+    again = CliRunner().invoke(app, ["store", "upgrade", "--store", old])
+    assert again.stdout == "nothing to do: the store has format 2\n"
