@@ -29,6 +29,10 @@ class Route(NamedTuple):
     handler: str
     about: str
 
+    @property
+    def label(self) -> str:
+        return f"{self.method} {self.path}"
+
 
 def list_routes(app: Litestar) -> list[Route]:
     """The operations of the Nessie API that `app` serves."""
@@ -48,8 +52,8 @@ def _about(handler: Any) -> str:
 
 
 def make_document(routes: Iterable[Route], table: Mapping[str, Operation] = OPERATIONS) -> dict[str, Any]:
-    """The document; KeyError for a route without a row in the table."""
-    rows = [(route, table[f"{route.method} {route.path}"]) for route in routes]
+    """The document; a route without a row in the table is left out."""
+    rows = [(route, table[route.label]) for route in routes if route.label in table]
     types = [type for _, row in rows for type in (row.body, row.answer) if type is not None]
     wanted = list(dict.fromkeys([*types, ErrorBody, ReferenceMetadata]))
     schemas, components = msgspec.json.schema_components(wanted, ref_template=_REF)
@@ -71,10 +75,7 @@ def _operation(route: Route, row: Operation, schemas: Mapping[Any, dict[str, Any
     version = route.path.removeprefix(API).partition("/")[0]
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": PATH[name]} for name in names]
-    parameters += [
-        {"name": name.rstrip("!"), "in": "query", "required": name.endswith("!"), "schema": QUERY[name.rstrip("!")]}
-        for name in row.query
-    ]
+    parameters += map(_query_parameter, row.query)
     parameters += [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
         for name in (HEADERS if row.takes_headers else HEADERS[:1])
@@ -90,6 +91,11 @@ def _operation(route: Route, row: Operation, schemas: Mapping[Any, dict[str, Any
     if row.body is not None:
         operation["requestBody"] = {"required": row.needs_body, "content": _content(schemas[row.body])}
     return operation
+
+
+def _query_parameter(text: str) -> dict[str, Any]:
+    name = text.removesuffix("!")
+    return {"name": name.removesuffix("[]"), "in": "query", "required": name != text, "schema": QUERY[name]}
 
 
 def _success(row: Operation, schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:

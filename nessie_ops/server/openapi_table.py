@@ -16,7 +16,7 @@ from nessie_ops.server.v1.references import NewReference
 
 
 class Operation(NamedTuple):
-    """The structs of answer (None: 204) and body, and query parameters; those with "!" at the end are required."""
+    """The structs of answer (None: 204) and body, and query parameters: with "[]" lists, with "!" required."""
 
     answer: Any
     query: tuple[str, ...] = ()
@@ -49,7 +49,8 @@ QUERY = {
     **dict.fromkeys(("min-key", "max-key", "prefix-key"), _KEY),
     **dict.fromkeys(("limit-hash", "startHash", "endHash", "hashOnRef", "expectedHash"), _HASH),
     **dict.fromkeys(("name", "name-prefix", "sourceRefName", "ref", "message"), _TEXT),
-    "key": {"type": "array", "items": _KEY},
+    "key[]": {"type": "array", "items": _KEY},
+    "type[]": {"type": "array", "items": {"type": "string"}},
     "filter": _FILTER,
     "fetch": _FETCH,
     "type": _TYPE,
@@ -60,13 +61,13 @@ HEADERS = (
 )
 
 _PAGE_1, _PAGE_2 = ("maxRecords", "pageToken"), ("max-records", "page-token")
-_RANGE = ("key", "min-key", "max-key", "prefix-key")
+_RANGE = ("key[]", "min-key", "max-key", "prefix-key")
 _FLAGS = ("with-doc", "for-write")
 _SINCE, _AT = ("expectedHash!",), ("hashOnRef",)
 
 _V2 = {
     "GET config": Operation(v2.Config),
-    "GET config/repository": Operation(v2.RepositoryConfigs),
+    "GET config/repository": Operation(v2.RepositoryConfigs, ("type[]",)),
     "POST config/repository": Operation(v2.PreviousConfig, (), ConfigIn),
     "GET trees": Operation(v2.ReferencePage, ("fetch", "filter", "name-prefix", *_PAGE_2)),
     "POST trees": Operation(v2.SingleReference, ("name!", "type!"), ReferenceIn),
@@ -83,7 +84,7 @@ _V2 = {
     "POST trees/{ref}/history/revert": Operation(MergeResult, (), RevertIn, takes_headers=True),
     "GET trees/{ref}/entries": Operation(v2.EntryPage, ("filter", "content", *_RANGE, *_PAGE_2)),
     "GET trees/{ref}/contents/{key}": Operation(v2.SingleContent, _FLAGS),
-    "GET trees/{ref}/contents": Operation(v2.Contents, ("key!", *_FLAGS)),
+    "GET trees/{ref}/contents": Operation(v2.Contents, ("key[]!", *_FLAGS)),
     "POST trees/{ref}/contents": Operation(v2.Contents, _FLAGS, KeysIn),
     "GET trees/{ref}/diff/{to_ref}": Operation(v2.DiffPage, ("filter", *_RANGE, *_PAGE_2)),
 }
