@@ -15,10 +15,12 @@ import typer
 from nessie_ops.cli.connection import AsJson, StoreUrl, find_store
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.errors import BadRequest
+from nessie_ops.model import parse_time
 from nessie_ops.store import Store, upgrade_store
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.check import check as check_store
 from nessie_ops.versioning.info import StoreInfo, get_store_info
+from nessie_ops.versioning.restore import Restored
 
 app = typer.Typer(help="Look after the database of a catalog.", no_args_is_help=True)
 
@@ -146,6 +148,30 @@ def purge(
         f"{verb} {done.commits:,} commits, {done.nodes:,} nodes and {done.contents:,} contents "
         f"({done.data_bytes:,} bytes of data); {done.live_commits:,} commits stay"
     )
+
+
+@app.command()
+def restore(
+    at: Annotated[str, typer.Option(help="When, as ISO-8601 or milliseconds; UTC unless it says.", metavar="TIME")],
+    ref: Annotated[list[str] | None, typer.Option(help="Only this reference; may be repeated.", metavar="NAME")] = None,
+    store: StoreUrl = "",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move references back to where they were at a time; undo it with another restore."""
+    with open_versions(store) as versions:
+        steps = versions.restore(parse_time(at, "--at"), ref or (), dry_run=dry_run)
+    if as_json:
+        print_json(steps)
+        return
+    print_rows([_describe(step) for step in steps])
+    typer.echo(f"{'would restore' if dry_run else 'restored'} {len(steps):,} references")
+
+
+def _describe(step: Restored) -> tuple[str, ...]:
+    what = "create" if step.before is None else "delete" if step.after is None else "move"
+    kind = step.type_after or step.type_before or ""
+    return what, kind, step.name, (step.before or "-")[:16], "->", (step.after or "-")[:16]
 
 
 def parse_duration(text: str, field: str) -> timedelta:

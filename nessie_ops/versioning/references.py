@@ -25,7 +25,7 @@ from nessie_ops.store import ReferenceRecord, Transaction, WriteTransaction
 from nessie_ops.versioning.codec import from_micros, to_hash, to_micros
 from nessie_ops.versioning.objects import find_commit, id_of
 
-CREATED, ASSIGNED, DELETED, COMMITTED, MERGED, TRANSPLANTED, REVERTED, CHANGED = (
+CREATED, ASSIGNED, DELETED, COMMITTED, MERGED, TRANSPLANTED, REVERTED, RESTORED, CHANGED = (
     "CREATED",
     "ASSIGNED",
     "DELETED",
@@ -33,6 +33,7 @@ CREATED, ASSIGNED, DELETED, COMMITTED, MERGED, TRANSPLANTED, REVERTED, CHANGED =
     "MERGED",
     "TRANSPLANTED",
     "REVERTED",
+    "RESTORED",
     "PROPERTIES",
 )
 MAX_NAME = 1000  # characters; longer names would not fit the indexes of every database

@@ -37,10 +37,12 @@ from nessie_ops.model import (
 from nessie_ops.store import Job, NotCached, Store
 from nessie_ops.versioning import commits, events, history, merging, references, repository, reverting, transplanting
 from nessie_ops.versioning import purge as housekeeping
+from nessie_ops.versioning import restore as restoring
 from nessie_ops.versioning.events import EventPage
 from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.purge import Progress, Purged
 from nessie_ops.versioning.references import RepositoryInfo
+from nessie_ops.versioning.restore import Restored
 
 DEFAULT_BRANCH = "main"
 MAX_PAGE = 10_000  # rows that one listing returns at most; the REST layer pages through more
@@ -367,3 +369,14 @@ class VersionStore:
     ) -> Purged:
         """Delete what neither a reference needs nor a move of one within `grace`; many short transactions."""
         return housekeeping.purge(self._store, now=self._clock(), grace=grace, dry_run=dry_run, progress=progress)
+
+    def restore(self, at: datetime, names: Iterable[str] = (), *, dry_run: bool = False) -> list[Restored]:
+        """Move references (all, or `names`) back to where they were at a time; all of it or nothing.
+
+        What did not exist then is deleted, what has been deleted since is created again, without properties.
+        BadRequest (a time in the future, or before the repository), ReferenceNotFound (a name; a purged commit).
+        """
+        wanted = set(names)
+        return self._store.run(
+            lambda tx: restoring.restore(tx, at, wanted, self.default_branch, self._clock(), dry_run)
+        )
