@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
 from nessie_ops.errors import BadRequest
+from nessie_ops.store import libpq
 
 BUSY_TIMEOUT_MS = 30_000  # longer than any transaction of ours takes; then the caller gets "try again"
 POOL_SIZE = 32  # connections kept; as many as the server has threads
@@ -76,11 +77,21 @@ class Dialect:
     def set_autocommit(self, raw: Any) -> None:
         """Make each statement a transaction of its own."""
 
-    def execute(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run one hot statement on a driver's connection; its cursor."""
+    def fetch(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """The rows of one hot query on a driver's connection."""
+        self._tell(raw, statement)
+        rows: list[Row] = self._execute(raw, statement, parameters).fetchall()
+        return rows
+
+    def change(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """Run one hot statement; how many rows it changed."""
+        self._tell(raw, statement)
+        count: int = self._execute(raw, statement, parameters).rowcount
+        return count
+
+    def _tell(self, raw: Any, statement: str) -> None:
         if self.on_statement:
             self.on_statement(raw, statement)
-        return self._execute(raw, statement, parameters)
 
     def _execute(self, raw: Any, statement: str, parameters: Sequence[Any]) -> Any:
         return raw.execute(statement, parameters)
@@ -88,13 +99,13 @@ class Dialect:
     def execute_all(self, raw: Any, statements: Iterable[Statement]) -> None:
         """Run statements in one round trip where the driver can."""
         for statement, parameters in statements:
-            self.execute(raw, statement, parameters)
+            self.change(raw, statement, parameters)
 
     def commit(self, raw: Any, statements: Sequence[Statement]) -> None:
         """Run statements and COMMIT; InDoubt when the COMMIT itself failed in a way that may have worked."""
         self.execute_all(raw, statements)
         try:
-            self.execute(raw, "COMMIT")
+            self.change(raw, "COMMIT")
         except self.errors as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise  # the last frame of the log was not written
@@ -143,12 +154,21 @@ class PostgreSQL(Dialect):
     def set_autocommit(self, raw: Any) -> None:
         raw.autocommit = True
 
-    def _execute(self, raw: Any, statement: str, parameters: Sequence[Any]) -> Any:
-        return raw.cursor(binary=True).execute(_percent(statement), parameters)
+    def fetch(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return libpq.rows_of(self._run(raw, [(statement, parameters)])[0])
+
+    def change(self, raw: Any, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self._run(raw, [(statement, parameters)])[0].command_tuples or 0
+
+    def _run(self, raw: Any, statements: Sequence[Statement]) -> Sequence[Any]:
+        for statement, _ in statements:
+            self._tell(raw, statement)
+        if not raw.autocommit and raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            return libpq.run(raw, [("BEGIN", ()), *statements])[1:]
+        return libpq.run(raw, statements)
 
     def execute_all(self, raw: Any, statements: Iterable[Statement]) -> None:
-        with raw.pipeline():
-            super().execute_all(raw, statements)
+        self._run(raw, list(statements))
 
     def commit(self, raw: Any, statements: Sequence[Statement]) -> None:
         try:

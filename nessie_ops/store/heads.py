@@ -44,10 +44,8 @@ class Heads:
             self._raw = self._connection.driver_connection
             self._connection.detach()  # not the pool's any more: nobody else sees that it is in another mode
             self._dialect.set_autocommit(self._raw)
-        if len(names) == 1:
-            found = self._dialect.execute(self._raw, rows.SELECT_REFERENCE, names).fetchall()
-        else:
-            found = self._dialect.execute(self._raw, rows.select_references(len(names), ""), names).fetchall()
+        statement = rows.SELECT_REFERENCE if len(names) == 1 else rows.select_references(len(names), "")
+        found = self._dialect.fetch(self._raw, statement, names)
         return {row[0]: ReferenceRecord(*row) for row in found}
 
     def close(self) -> None:

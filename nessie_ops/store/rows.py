@@ -22,6 +22,8 @@ class Kind(Enum):
     NODE = tables.node
     CONTENT = tables.content
 
+    __hash__ = object.__hash__  # part of every cache key
+
     @property
     def table(self) -> Table:
         return self.value

@@ -73,7 +73,7 @@ class Transaction:
         for start in range(0, len(missing), IN_LIMIT):
             some = missing[start : start + IN_LIMIT]
             statement = self._dialect.select_in(rows.LOADED[kind], kind.table.name, some)
-            for row in self._dialect.execute(self._raw, *statement).fetchall():
+            for row in self._dialect.fetch(self._raw, *statement):
                 found[bytes(row[0])] = self._remember(kind, row, decode)
         return found
 
@@ -106,15 +106,15 @@ class Transaction:
     def get_reference(self, name: str, *, lock: bool = False) -> ReferenceRecord | None:
         """The reference; with `lock` nobody else moves it before this transaction ends."""
         suffix = self._dialect.for_update if lock else ""
-        found = self._dialect.execute(self._raw, rows.SELECT_REFERENCE + suffix, (name,)).fetchone()
-        return ReferenceRecord(*found) if found else None
+        found = self._dialect.fetch(self._raw, rows.SELECT_REFERENCE + suffix, (name,))
+        return ReferenceRecord(*found[0]) if found else None
 
     def get_references(self, names: Sequence[str], *, lock: bool = False) -> dict[str, ReferenceRecord]:
         """Those of these references that exist, by name; at most 500."""
         if not names:
             return {}
         statement = rows.select_references(len(names), self._dialect.for_update if lock else "")
-        found = self._dialect.execute(self._raw, statement, list(names)).fetchall()
+        found = self._dialect.fetch(self._raw, statement, list(names))
         return {row[0]: ReferenceRecord(*row) for row in found}
 
     def list_references(
@@ -240,7 +240,7 @@ class WriteTransaction(Transaction):
         """Record that a commit is needed now; false when it has been purged."""
         if (Kind.COMMIT, id) in self._part.objects or (Kind.COMMIT, id) in self._done.objects:
             return True
-        touched = bool(self._dialect.execute(self._raw, rows.TOUCH_COMMIT, (self._used_at, id)).rowcount)
+        touched = bool(self._dialect.change(self._raw, rows.TOUCH_COMMIT, (self._used_at, id)))
         if not touched:
             self._cache.discard((Kind.COMMIT, id))
         return touched
@@ -249,7 +249,7 @@ class WriteTransaction(Transaction):
         statement = 'INSERT INTO "setting" ("name", "value") VALUES (?, ?)' + self._dialect.upsert_clause(
             "name", ("value",)
         )
-        self._dialect.execute(self._raw, statement, (name, value))
+        self._dialect.change(self._raw, statement, (name, value))
 
     def get_reference(self, name: str, *, lock: bool = False) -> ReferenceRecord | None:
         for staged in (self._part, self._done):

@@ -1,0 +1,143 @@
+"""Statements straight to PostgreSQL's client library, all of a list in one round trip.
+
+psycopg opens, pools and closes the connections; its cursors cost several times what these statements do.
+Parameters and results are binary, statements are prepared once per connection.  A list is one pipeline: the
+first error ends it, and is raised when the connection has answered.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from psycopg import Connection, OperationalError, errors, pq
+from psycopg.pq import ExecStatus
+
+MAX_PREPARED = 300  # statements kept per connection; more are prepared anew
+_BINARY = pq.Format.BINARY
+_BYTEA, _INT8 = 17, 20  # object ids of types, constant in all versions
+_FAILED = {ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.NONFATAL_ERROR}
+
+Statement = tuple[str, Sequence[Any]]
+
+_int8 = struct.Struct("!q")
+_array_head = struct.Struct("!iiiii")
+_length = struct.Struct("!i")
+_prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
+
+
+def run(connection: Connection[Any], statements: Sequence[Statement]) -> list[pq.abc.PGresult]:
+    """Run statements with `?` for parameters (bytes, int, str, None or a list of bytes); their results in order.
+
+    Raises psycopg's errors; after one, those behind it were not run.
+    """
+    known = _prepared.setdefault(connection, {})
+    if len(known) > MAX_PREPARED:
+        known.clear()
+    fresh: dict[str, bytes] = {}
+    pgconn = connection.pgconn
+    pgconn.enter_pipeline_mode()
+    try:
+        expected = []
+        for text, parameters in statements:
+            name = known.get(text) or fresh.get(text)
+            if name is None:
+                name = fresh[text] = b"nessie_ops_%d" % (_count.next())
+                pgconn.send_prepare(name, _number(text))
+                expected.append(False)
+            values = [_encode(value) for value in parameters]
+            pgconn.send_query_prepared(name, values, [_BINARY] * len(values), result_format=_BINARY)
+            expected.append(True)
+        pgconn.pipeline_sync()
+        results = _receive(pgconn, expected)
+    finally:
+        if pgconn.status == pq.ConnStatus.OK:
+            pgconn.exit_pipeline_mode()
+    known |= fresh
+    return results
+
+
+def rows_of(result: pq.abc.PGresult) -> list[Sequence[Any]]:
+    """The rows of a result: bytes, integers and text."""
+    decoders = [_decoder(result.ftype(column)) for column in range(result.nfields)]
+    value = result.get_value
+    return [
+        tuple(None if (raw := value(row, column)) is None else decode(raw) for column, decode in enumerate(decoders))
+        for row in range(result.ntuples)
+    ]
+
+
+class _Count:
+    """Names of prepared statements, distinct within the process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
+_count = _Count()
+
+
+def _number(text: str) -> bytes:
+    """`?` as PostgreSQL writes parameters."""
+    first, *rest = text.split("?")
+    return (first + "".join(f"${n}{part}" for n, part in enumerate(rest, 1))).encode()
+
+
+def _encode(value: Any) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if type(value) is int:
+        return _int8.pack(value)
+    if isinstance(value, str):
+        return value.encode()
+    return _array_head.pack(1, 0, _BYTEA, len(value), 1) + b"".join(_length.pack(len(v)) + v for v in value)
+
+
+def _decoder(type_id: int) -> Callable[[bytes], Any]:
+    if type_id == _BYTEA:
+        return bytes
+    return _decode_int8 if type_id == _INT8 else bytes.decode
+
+
+def _decode_int8(raw: bytes) -> int:
+    value: int = _int8.unpack(raw)[0]
+    return value
+
+
+def _receive(pgconn: pq.abc.PGconn, expected: Sequence[bool]) -> list[pq.abc.PGresult]:
+    """Results of the statements sent (true) and not of their preparation (false); raises the first error."""
+    results = []
+    failure = None
+    for is_result in expected:
+        while (result := _next(pgconn)) is not None:
+            if result.status in _FAILED and failure is None:
+                failure = result
+            elif is_result:
+                results.append(result)
+    synced = _next(pgconn)
+    if synced is None or synced.status != ExecStatus.PIPELINE_SYNC:
+        raise OperationalError("the connection to the database was lost")
+    if failure is not None:
+        raise errors.error_from_result(failure)
+    return results
+
+
+def _next(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
+    """The next result, waited for."""
+    if pgconn.is_busy() or pgconn.flush():
+        poll = select.poll()
+        while True:
+            is_flushed = not pgconn.flush()
+            if is_flushed and not pgconn.is_busy():
+                break
+            poll.register(pgconn.socket, select.POLLIN | (0 if is_flushed else select.POLLOUT))
+            poll.poll()
+            pgconn.consume_input()
+    return pgconn.get_result()
