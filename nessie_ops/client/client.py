@@ -17,7 +17,8 @@ from urllib.parse import quote
 import msgspec
 
 from nessie_ops import errors
-from nessie_ops.client.connection import PAGE, Connection
+from nessie_ops.client.connection import PAGE
+from nessie_ops.client.events import EventMethods
 from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
     CONFIG_TYPES,
@@ -50,7 +51,7 @@ _NO_WORDS = NewCommit(message="")
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
 
 
-class NessieClient(Connection):
+class NessieClient(EventMethods):
     """A connection pool to one server; close it, or use it as a context manager."""
 
     # -- references ---------------------------------------------------------------------------

@@ -28,6 +28,8 @@ _BY_CODE: dict[str, type[NessieOpsError]] = {
         errors.ReferenceNotFound,
         errors.ReferenceAlreadyExists,
         errors.StoreUnavailable,
+        errors.SubscriberAlreadyExists,
+        errors.SubscriberNotFound,
     )
 }
 _BY_CODE_WITH_KEY = {

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from uuid import uuid4
 
 from nessie_ops.errors import NessieOpsError
@@ -32,7 +33,7 @@ log = logging.getLogger("nessie_ops.events")
 
 
 class Delivery:
-    """The background thread.  Start it once; stop it before the version store is closed."""
+    """The background thread, as a context manager or by `start` and `stop`; stop it before the store is closed."""
 
     def __init__(
         self,
@@ -70,6 +71,15 @@ class Delivery:
                 self._call_soon(event.set)
             self._thread.join()
         self._pool.shutdown()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def _call_soon(self, function: Callable[[], None]) -> None:
         try:

@@ -103,11 +103,12 @@ class Webhooks:
             subscribers.insert_subscriber(tx, record)
             return CreatedSubscriber(self._describe(tx, new.name), secret)
 
-    def delete_subscriber(self, name: str) -> None:
-        """Delete a webhook with its dead letters; SubscriberNotFound."""
+    def delete_subscriber(self, name: str) -> Subscriber:
+        """Delete a webhook with its dead letters and return it as it was; SubscriberNotFound."""
         with self._store.write() as tx:
-            if not subscribers.delete_subscriber(tx, name):
-                raise _not_found(name)
+            found = self._describe(tx, name)
+            subscribers.delete_subscriber(tx, name)
+            return found
 
     def pause_subscriber(self, name: str) -> Subscriber:
         """Send it nothing until it is resumed; what happens meanwhile is sent then.  SubscriberNotFound."""
@@ -120,9 +121,7 @@ class Webhooks:
     def send_test(self, name: str) -> Delivered:
         """Send one event of kind TEST now, whether it is paused or not, and tell how it was taken."""
         with self._store.read() as tx:
-            record = subscribers.get_subscriber(tx, name)
-        if record is None:
-            raise _not_found(name)
+            record = self._require(tx, name)
         now = self._clock()
         head = self._versions.get_reference(self._versions.default_branch)
         event = Event(
@@ -135,7 +134,8 @@ class Webhooks:
             hash_before=head.hash,
             hash_after=head.hash,
         )
-        return Delivered(*_verdict(asyncio.run(self._send(record, event, int(now.timestamp())))))
+        error = asyncio.run(self._send(record, event, int(now.timestamp())))
+        return Delivered(not error, error)
 
     async def _send(self, record: SubscriberRecord, event: Event, timestamp: int) -> str:
         body = to_json(event)
@@ -165,7 +165,7 @@ class Webhooks:
     def _require(self, tx: Transaction, name: str) -> SubscriberRecord:
         record = subscribers.get_subscriber(tx, name)
         if record is None:
-            raise _not_found(name)
+            raise SubscriberNotFound(f"Subscriber '{name[:100]}' not found")
         return record
 
     def _describe(self, tx: Transaction, name: str) -> Subscriber:
@@ -204,16 +204,8 @@ def _check_url(text: str) -> None:
         raise BadRequest("url: only http and https URLs with a host can be called.")
     if url.userinfo:
         raise BadRequest("url: leave out user and password, which listings would show; check the signature instead.")
-    if url.port == 0:
-        raise BadRequest("url: 0 is not a port.")
-
-
-def _verdict(error: str) -> tuple[bool, str]:
-    return not error, error
-
-
-def _not_found(name: str) -> SubscriberNotFound:
-    return SubscriberNotFound(f"Subscriber '{name[:100]}' not found")
+    if url.port is not None and not 0 < url.port < 65536:
+        raise BadRequest(f"url: {url.port} is not a port.")
 
 
 def _to_subscriber(record: SubscriberRecord, last_seq: int, letters: int) -> Subscriber:

@@ -13,6 +13,7 @@ import msgspec
 
 from nessie_ops.model.commits import CommitMeta, DiffEntry, Entry, LogEntry
 from nessie_ops.model.content import Content
+from nessie_ops.model.events import DeadLetter, Event, Subscriber
 from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.merges import Conflict
@@ -103,6 +104,29 @@ class MovePage(msgspec.Struct, frozen=True, rename="camel"):
 
     moves: tuple[ReferenceMove, ...]
     has_more: bool
+
+
+class EventPage(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of events; the next one begins after `last_seq`."""
+
+    events: tuple[Event, ...]
+    last_seq: int
+    has_more: bool
+
+
+class Subscribers(msgspec.Struct, frozen=True):
+    subscribers: tuple[Subscriber, ...]
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of dead letters; the next one begins after the last sequence number."""
+
+    dead_letters: tuple[DeadLetter, ...]
+    has_more: bool
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int
 
 
 class RecentHead(msgspec.Struct, frozen=True, rename="camel"):

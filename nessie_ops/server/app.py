@@ -8,6 +8,7 @@ from litestar import Litestar, Response, get
 from litestar.di import NamedDependency, Provide
 
 from nessie_ops.catalog import IcebergCatalog
+from nessie_ops.events import Webhooks
 from nessie_ops.server import openapi
 from nessie_ops.server.encodings import Encodings
 from nessie_ops.server.iceberg import iceberg_router
@@ -33,13 +34,14 @@ async def get_health(live: LiveStore, settings: NamedDependency[Settings]) -> Re
 
 def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
     """The application.  It opens and closes nothing: the version store is the caller's."""
-    live = Live(version_store)
+    live, webhooks = Live(version_store), Webhooks(version_store)
     routers = nessie_router(), nessie_v1_router(), iceberg_router(iceberg_catalog)
     app = Litestar(
         route_handlers=[get_health, *openapi.HANDLERS, *routers],
         dependencies={
             "store": Provide(lambda: version_store, sync_to_thread=False),
             "live": Provide(lambda: live, sync_to_thread=False),
+            "webhooks": Provide(lambda: webhooks, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
         exception_handlers=EXCEPTION_HANDLERS,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from litestar.di import NamedDependency
 from litestar.params import FromPath, RawBody
 
+from nessie_ops.events import Webhooks
 from nessie_ops.server.live import Live
 from nessie_ops.versioning import VersionStore
 
 Store = NamedDependency[VersionStore]
+Hooks = NamedDependency[Webhooks]
 LiveStore = NamedDependency[Live]
 Segment = FromPath[str]  # a path segment as `paths.restore` wants it
 Body = RawBody
 
-__all__ = ["Body", "LiveStore", "Segment", "Store"]
+__all__ = ["Body", "Hooks", "LiveStore", "Segment", "Store"]

@@ -10,7 +10,7 @@ from litestar import Response, delete, get, post, put
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType
-from nessie_ops.model.wire import MovePage, RecentChanges, RecentHead, ReferenceMetadata, ReferencePage, SingleReference
+from nessie_ops.model.wire import RecentChanges, RecentHead, ReferenceMetadata, ReferencePage, SingleReference
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
 from nessie_ops.server.filters import read_filter
@@ -152,17 +152,6 @@ def _to_head(store: VersionStore, commit: CommitHash) -> RecentHead:
     return RecentHead(commit, "COMMIT_CONSISTENT", meta)
 
 
-@get("/reference-log", sync_to_thread=True)
-def list_moves(store: Store, request: AnyRequest) -> Response[bytes]:
-    """Changes of references after a sequence number (`after`), of one (`name`) or all."""
-    query = Query(request)
-    limit, after = query.limit(MAX_PAGE), query.integer("after") or 0
-    moves = store.list_moves(
-        name=query.text("name"), after_seq=after, limit=limit + 1, newest_first=query.flag("newest-first")
-    )
-    return json_response(MovePage(moves=tuple(moves[:limit]), has_more=len(moves) > limit))
-
-
 HANDLERS = [
     list_references,
     create_reference,
@@ -171,5 +160,4 @@ HANDLERS = [
     delete_reference,
     update_properties,
     get_recent_changes,
-    list_moves,
 ]

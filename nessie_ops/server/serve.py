@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 
 from nessie_ops.errors import MachineNotReady
+from nessie_ops.events import Delivery
 from nessie_ops.server.app import open_app
 from nessie_ops.server.corked import CorkedProtocol
 from nessie_ops.server.paths import ASGIApp
@@ -50,14 +51,25 @@ def base_uri_of(sock: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
+
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         workers = ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="nessie-ops-request")
         asyncio.get_running_loop().set_default_executor(workers)
         await super().serve(sockets)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
 
-def make_server(app: ASGIApp) -> uvicorn.Server:
-    """A server for `app` that logs nothing but problems and touches no logging configuration."""
+
+def make_server(app: ASGIApp, on_stop: Callable[[], object] = lambda: None) -> uvicorn.Server:
+    """A server for `app` that logs nothing but problems and touches no logging configuration.
+
+    `on_stop` is called when it is told to stop, before it waits for requests in flight: to end those that wait.
+    """
     config = uvicorn.Config(
         app,
         interface="asgi3",
@@ -71,7 +83,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-    return _Server(config)
+    return _Server(config, on_stop)
 
 
 def serve(settings: Settings) -> None:
@@ -92,7 +104,7 @@ def serve_on(sock: socket.socket, settings: Settings, ready: Callable[[uvicorn.S
     """Serve a listening socket until a signal, or somebody who was told by `ready`, says to stop."""
     app, store = open_app(settings)
     try:
-        server = make_server(app)
+        server = make_server(app, store.store.moved.close)
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
             server.should_exit = True
@@ -102,7 +114,8 @@ def serve_on(sock: socket.socket, settings: Settings, ready: Callable[[uvicorn.S
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         ready(server)
-        server.run(sockets=[sock])
+        with Delivery(store):
+            server.run(sockets=[sock])
     finally:
         store.close()
 

@@ -15,6 +15,7 @@ class Signal:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: tuple[Callable[[], object], ...] = ()
+        self.is_closed = False
 
     def listen(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Call `listener` from now on; the result ends that."""
@@ -30,3 +31,8 @@ class Signal:
     def fire(self) -> None:
         for listener in self._listeners:
             listener()
+
+    def close(self) -> None:
+        """Tell listeners one last time: whoever waits for news waits in vain, since the process is about to end."""
+        self.is_closed = True
+        self.fire()

@@ -64,11 +64,10 @@ def insert_subscriber(tx: WriteTransaction, record: SubscriberRecord) -> None:
     tx.connection.execute(insert(subscriber), record._asdict())
 
 
-def delete_subscriber(tx: WriteTransaction, name: str) -> bool:
-    """Delete a webhook with its dead letters; whether it was there."""
-    found = tx.connection.execute(delete(subscriber).where(subscriber.c.name == name)).rowcount > 0
+def delete_subscriber(tx: WriteTransaction, name: str) -> None:
+    """Delete a webhook with its dead letters."""
+    tx.connection.execute(delete(subscriber).where(subscriber.c.name == name))
     tx.connection.execute(delete(letter).where(letter.c.subscriber == name))
-    return found
 
 
 def update_subscriber(tx: WriteTransaction, name: str, **values: Any) -> None:

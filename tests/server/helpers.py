@@ -25,7 +25,7 @@ def running_server(store: str = "sqlite://", warehouse: str = "file:///nowhere")
     settings = Settings(store=store, warehouse=warehouse, port=0)
     app, versions = open_app(settings)
     sock = bind(settings.host, settings.port)
-    server = make_server(app)
+    server = make_server(app, versions.store.moved.close)
 
     def run() -> None:
         server.run([sock])

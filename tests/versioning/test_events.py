@@ -14,6 +14,7 @@ from nessie_ops.model import (
     Merge,
     NewCommit,
     ReferenceType,
+    Transplant,
 )
 from nessie_ops.store import Store
 from nessie_ops.versioning import VersionStore, events
@@ -61,6 +62,22 @@ def test_a_commit_tells_what_it_did_and_who_did_it(versions: VersionStore) -> No
         ("PUT", "b", ContentType.ICEBERG_TABLE),
     ]
     assert told.operations[1].content_id == content_id(versions, "b") != old
+
+
+def test_a_transplant_is_one_event_with_its_commits_oldest_first(versions: VersionStore) -> None:
+    first = commit(versions, put("a", table(1)))
+    versions.create_reference(ReferenceType.BRANCH, "dev", first)
+    hashes = tuple(update(versions, f"t{n}", 1, branch="dev") for n in range(events.MAX_COMMITS + 1))
+    last = versions.list_moves(newest_first=True)[0].seq
+    for some in (hashes[:2], hashes):
+        versions.assign_reference("main", None, first)
+        versions.transplant("main", None, Transplant(from_ref="dev", hashes=some, meta=NewCommit(message="")))
+    _, short, _, long = versions.list_events(after_seq=last).events
+    assert (short.kind, short.hash_before, short.has_more) == (EventKind.TRANSPLANT, first, False)
+    assert [str(told.operations[0].key) for told in short.commits] == ["t0", "t1"]
+    assert short.commits[-1].commit_meta.hash == short.hash_after
+    assert long.has_more and len(long.commits) == events.MAX_COMMITS
+    assert str(long.commits[-1].operations[0].key) == f"t{events.MAX_COMMITS}", "the newest are told"
 
 
 def test_ids_are_those_of_the_row_for_ever(store: Store) -> None:
