@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nessie_ops.model import CommitResult, Content, MergeResult, Namespace
+from nessie_ops.model import (
+    CommitResult,
+    Content,
+    CreatedSubscriber,
+    Delivered,
+    MergeResult,
+    Namespace,
+    NewSubscriber,
+    Subscriber,
+)
 from nessie_ops.model import wire as v2
 from nessie_ops.server.repository import ConfigIn
 from nessie_ops.server.requests import CommitIn, KeysIn, MergeIn, PropertiesIn, ReferenceIn, TransplantIn
@@ -40,10 +49,12 @@ PATH = {
     "to_ref": _TEXT,
     "key": _KEY,
     "name": _KEY,
+    "subscriber": _TEXT,
+    "seq": _COUNT,
     "refs": {"type": "string", "description": "`from[*hash]...to[*hash]`"},
 }
 QUERY = {
-    **dict.fromkeys(("max-records", "maxRecords", "scan-commits", "namespaceDepth", "after"), _COUNT),
+    **dict.fromkeys(("max-records", "maxRecords", "scan-commits", "namespaceDepth", "after", "wait"), _COUNT),
     **dict.fromkeys(("page-token", "pageToken"), _TOKEN),
     **dict.fromkeys(("content", "with-doc", "for-write", "newest-first"), _FLAG),
     **dict.fromkeys(("min-key", "max-key", "prefix-key"), _KEY),
@@ -62,6 +73,7 @@ HEADERS = (
 
 _PAGE_1, _PAGE_2 = ("maxRecords", "pageToken"), ("max-records", "page-token")
 _RANGE = ("key[]", "min-key", "max-key", "prefix-key")
+_AFTER = ("after", "max-records")
 _FLAGS = ("with-doc", "for-write")
 _SINCE, _AT = ("expectedHash!",), ("hashOnRef",)
 
@@ -76,7 +88,7 @@ _V2 = {
     "DELETE trees/{ref}": Operation(v2.SingleReference, ("type",)),
     "PUT trees/{ref}/properties": Operation(v2.SingleReference, (), PropertiesIn),
     "GET trees/{ref}/recent-changes": Operation(v2.RecentChanges, ("scan-commits",)),
-    "GET reference-log": Operation(v2.MovePage, ("name", "after", "max-records", "newest-first")),
+    "GET reference-log": Operation(v2.MovePage, (*_AFTER, "name", "newest-first", "wait")),
     "GET trees/{ref}/history": Operation(v2.LogPage, ("fetch", "limit-hash", "filter", *_PAGE_2)),
     "POST trees/{ref}/history/commit": Operation(CommitResult, (), CommitIn, takes_headers=True),
     "POST trees/{ref}/history/merge": Operation(MergeResult, (), MergeIn, takes_headers=True),
@@ -87,6 +99,21 @@ _V2 = {
     "GET trees/{ref}/contents": Operation(v2.Contents, ("key[]!", *_FLAGS)),
     "POST trees/{ref}/contents": Operation(v2.Contents, _FLAGS, KeysIn),
     "GET trees/{ref}/diff/{to_ref}": Operation(v2.DiffPage, ("filter", *_RANGE, *_PAGE_2)),
+}
+_EVENTS = {
+    "GET events": Operation(v2.EventPage, (*_AFTER, "name", "wait")),
+    "GET events/subscribers": Operation(v2.Subscribers),
+    "POST events/subscribers": Operation(CreatedSubscriber, (), NewSubscriber),
+    "GET events/subscribers/{subscriber}": Operation(Subscriber),
+    "DELETE events/subscribers/{subscriber}": Operation(Subscriber),
+    "POST events/subscribers/{subscriber}/pause": Operation(Subscriber),
+    "POST events/subscribers/{subscriber}/resume": Operation(Subscriber),
+    "POST events/subscribers/{subscriber}/test": Operation(Delivered),
+    "GET events/subscribers/{subscriber}/dead-letters": Operation(v2.DeadLetterPage, _AFTER),
+    "DELETE events/subscribers/{subscriber}/dead-letters": Operation(v2.Count),
+    "POST events/subscribers/{subscriber}/dead-letters/retry": Operation(v2.Count),
+    "DELETE events/subscribers/{subscriber}/dead-letters/{seq}": Operation(v2.Count),
+    "POST events/subscribers/{subscriber}/dead-letters/{seq}/retry": Operation(v2.Count),
 }
 _V1 = {
     "GET config": Operation(v1.ConfigV1),
@@ -114,7 +141,7 @@ _V1 = {
 }
 OPERATIONS = {
     f"{method} /api/{version}/{path}": operation
-    for version, table in (("v1", _V1), ("v2", _V2))
+    for version, table in (("v1", _V1), ("v2", _V2 | _EVENTS))
     for name, operation in table.items()
     for method, path in [name.split(" ")]
 }

@@ -17,7 +17,7 @@ from nessie_ops.server.responses import json_response
 
 MAX_LETTERS = 1_000  # of one page
 PATH = "/events/subscribers"
-ONE = PATH + "/{name:str}"
+ONE = PATH + "/{subscriber:str}"
 LETTERS = ONE + "/dead-letters"
 AnyRequest = Request[Any, Any, Any]
 
@@ -35,63 +35,63 @@ def create_subscriber(webhooks: Hooks, request: AnyRequest, body: Body) -> Respo
 
 
 @get(ONE, sync_to_thread=True)
-def get_subscriber(webhooks: Hooks, name: Segment) -> Response[bytes]:
-    return json_response(webhooks.get_subscriber(restore(name)))
+def get_subscriber(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
+    return json_response(webhooks.get_subscriber(restore(subscriber)))
 
 
 @delete(ONE, status_code=200, sync_to_thread=True)
-def delete_subscriber(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def delete_subscriber(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Delete a webhook with its dead letters; the answer is what it was."""
-    return json_response(webhooks.delete_subscriber(restore(name)))
+    return json_response(webhooks.delete_subscriber(restore(subscriber)))
 
 
 @post(ONE + "/pause", sync_to_thread=True)
-def pause_subscriber(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def pause_subscriber(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Send nothing until it is resumed."""
-    return json_response(webhooks.pause_subscriber(restore(name)))
+    return json_response(webhooks.pause_subscriber(restore(subscriber)))
 
 
 @post(ONE + "/resume", sync_to_thread=True)
-def resume_subscriber(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def resume_subscriber(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Go on at once where it stopped, with all attempts."""
-    return json_response(webhooks.resume_subscriber(restore(name)))
+    return json_response(webhooks.resume_subscriber(restore(subscriber)))
 
 
 @post(ONE + "/test", sync_to_thread=True)
-def send_test(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def send_test(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Send one event of kind TEST; the answer tells how it was taken."""
-    return json_response(webhooks.send_test(restore(name)))
+    return json_response(webhooks.send_test(restore(subscriber)))
 
 
 @get(LETTERS, sync_to_thread=True)
-def list_dead_letters(webhooks: Hooks, request: AnyRequest, name: Segment) -> Response[bytes]:
+def list_dead_letters(webhooks: Hooks, request: AnyRequest, subscriber: Segment) -> Response[bytes]:
     """Events that were not taken, after a sequence number (`after`)."""
     query = Query(request)
     limit = query.limit(MAX_LETTERS)
-    letters = webhooks.list_dead_letters(restore(name), after_seq=query.integer("after") or 0, limit=limit + 1)
+    letters = webhooks.list_dead_letters(restore(subscriber), after_seq=query.integer("after") or 0, limit=limit + 1)
     return json_response(DeadLetterPage(tuple(letters[:limit]), len(letters) > limit))
 
 
 @post(LETTERS + "/retry", sync_to_thread=True)
-def retry_dead_letters(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def retry_dead_letters(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Send all once more; the answer counts them."""
-    return json_response(Count(webhooks.retry_dead_letters(restore(name))))
+    return json_response(Count(webhooks.retry_dead_letters(restore(subscriber))))
 
 
 @post(LETTERS + "/{seq:str}/retry", sync_to_thread=True)
-def retry_dead_letter(webhooks: Hooks, name: Segment, seq: Segment) -> Response[bytes]:
-    return json_response(Count(webhooks.retry_dead_letters(restore(name), _to_seq(seq))))
+def retry_dead_letter(webhooks: Hooks, subscriber: Segment, seq: Segment) -> Response[bytes]:
+    return json_response(Count(webhooks.retry_dead_letters(restore(subscriber), _to_seq(seq))))
 
 
 @delete(LETTERS, status_code=200, sync_to_thread=True)
-def discard_dead_letters(webhooks: Hooks, name: Segment) -> Response[bytes]:
+def discard_dead_letters(webhooks: Hooks, subscriber: Segment) -> Response[bytes]:
     """Delete all; the answer counts them."""
-    return json_response(Count(webhooks.discard_dead_letters(restore(name))))
+    return json_response(Count(webhooks.discard_dead_letters(restore(subscriber))))
 
 
 @delete(LETTERS + "/{seq:str}", status_code=200, sync_to_thread=True)
-def discard_dead_letter(webhooks: Hooks, name: Segment, seq: Segment) -> Response[bytes]:
-    return json_response(Count(webhooks.discard_dead_letters(restore(name), _to_seq(seq))))
+def discard_dead_letter(webhooks: Hooks, subscriber: Segment, seq: Segment) -> Response[bytes]:
+    return json_response(Count(webhooks.discard_dead_letters(restore(subscriber), _to_seq(seq))))
 
 
 def _to_seq(text: str) -> int:
