@@ -6,8 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import msgspec
 import typer
@@ -16,14 +18,21 @@ from nessie_ops.cli.connection import AsJson, StoreUrl, find_store
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import parse_time
+from nessie_ops.runtime.home import get_home, store_url
 from nessie_ops.store import Store, upgrade_store
 from nessie_ops.versioning import VersionStore
+from nessie_ops.versioning.archive import Manifest
 from nessie_ops.versioning.check import check as check_store
+from nessie_ops.versioning.exporting import export
+from nessie_ops.versioning.importing import import_archive
 from nessie_ops.versioning.info import StoreInfo, get_store_info
 from nessie_ops.versioning.restore import Restored
 
 app = typer.Typer(help="Look after the database of a catalog.", no_args_is_help=True)
 
+Grace = Annotated[
+    str, typer.Option(help="How long earlier heads of references stay, such as P7D or PT12H.", metavar="DURATION")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 _EVERY_S = 2  # seconds between two lines of progress
 
@@ -126,10 +135,7 @@ def check(store: StoreUrl = "", as_json: AsJson = False) -> None:
 
 @app.command()
 def purge(
-    grace: Annotated[
-        str,
-        typer.Option(help="How long earlier heads of references stay, such as P7D or PT12H.", metavar="DURATION"),
-    ] = "P7D",
+    grace: Grace = "P7D",
     store: StoreUrl = "",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -147,6 +153,53 @@ def purge(
     typer.echo(
         f"{verb} {done.commits:,} commits, {done.nodes:,} nodes and {done.contents:,} contents "
         f"({done.data_bytes:,} bytes of data); {done.live_commits:,} commits stay"
+    )
+
+
+@app.command("export")
+def export_store(
+    file: Annotated[Path, typer.Argument(help="The archive to write.")],
+    grace: Grace = "P7D",
+    store: StoreUrl = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write an archive of references, their log, settings and all that they need, as it is now.
+
+    Servers may go on.  When it was interrupted, the same command goes on where it ended.
+    """
+    duration = parse_duration(grace, "--grace")
+    with open_store(store) as opened:
+        now = datetime.now(UTC)
+        manifest = export(opened, file, grace=duration, now=now, new_id=lambda: str(uuid4()), progress=Progress())
+    _report("exported", manifest, as_json)
+
+
+@app.command("import")
+def import_store(
+    file: Annotated[Path, typer.Argument(help="The archive to read.")],
+    store: StoreUrl = "",
+    as_json: AsJson = False,
+) -> None:
+    """Fill an empty database from an archive; it is created if need be.
+
+    When it was interrupted, the same command goes on where it ended.
+    """
+    opened = Store.open(store or store_url(get_home()))
+    try:
+        manifest = import_archive(opened, file, progress=Progress())
+    finally:
+        opened.close()
+    _report("imported", manifest, as_json)
+
+
+def _report(verb: str, manifest: Manifest, as_json: bool) -> None:
+    if as_json:
+        names = ("commits", "nodes", "contents", "moves")
+        print_json({name: getattr(manifest, name) for name in names})
+        return
+    typer.echo(
+        f"{verb} {manifest.commits:,} commits, {manifest.nodes:,} nodes, {manifest.contents:,} contents "
+        f"and {manifest.moves:,} moves of references"
     )
 
 

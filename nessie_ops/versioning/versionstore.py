@@ -35,7 +35,16 @@ from nessie_ops.model import (
     Transplant,
 )
 from nessie_ops.store import Job, NotCached, Store
-from nessie_ops.versioning import commits, events, history, merging, references, repository, reverting, transplanting
+from nessie_ops.versioning import (
+    commits,
+    events,
+    history,
+    merging,
+    references,
+    repository,
+    reverting,
+    transplanting,
+)
 from nessie_ops.versioning import purge as housekeeping
 from nessie_ops.versioning import restore as restoring
 from nessie_ops.versioning.events import EventPage
