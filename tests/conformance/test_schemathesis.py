@@ -57,21 +57,8 @@ def likely(base_uri: str) -> Values:
             api.get(path, **{"max-records": 1})["token"]
             for path in ("trees", "trees/main/entries", "trees/main/history", "trees/main/diff/dev")
         ]
-    hashes = [
-        old,
-        old,
-        head,
-        head,
-        dev,
-        dev,
-        Z,
-        "~1",
-        f"{head}~1",
-        f"{dev}^2",
-        "ab" * 32,
-        "zz",
-        f"{old}*2026-01-01T00:00:00Z",
-    ]
+    hashes = [old, old, head, head, dev, dev, Z, "~1", f"{head}~1", f"{dev}^2", "ab" * 32, "zz"]
+    hashes.append(f"{old}*2026-01-01T00:00:00Z")
     at = [f"{name}@{commit}" for name in ("main", "dev", "v1", "") for commit in (old, head, dev, Z)]
     names = ["main", "main", "main", "dev", "dev", "v1", "-", "nope", "DETACHED", "run/7"]
     filters = ["true", "ref.name != 'x'", "size(entry.keyElements) > 1", "operations.exists(o, o.content.id == '')"]
