@@ -93,7 +93,7 @@ async def alternate(
 ) -> dict[str, list[float]]:
     """The figures of each side, after one that only warms up."""
     found: dict[str, list[float]] = {subject.side.name: [] for subject in subjects}
-    for subject in subjects:
+    for subject in subjects if chosen.warm else ():
         subject.warming = True
         await measure.run(subject, tables, chosen.warm)
         subject.warming = False
@@ -145,7 +145,7 @@ async def examine(subject: Subject, chosen: argparse.Namespace) -> dict[str, Any
     if subject.side.store is None or chosen.only:
         return found
     times = 50 if chosen.quick else 300
-    found["by tables"] = await flatness.by_tables(subject, times, 3)
+    found["by tables"] = await flatness.by_tables(subject, times, 3, chosen.seconds)
     print(report.rows("tables", dict(sorted(found["by tables"].items()))))
     if chosen.commits:
         found["by commits"] = await flatness.by_commits(subject, chosen.tables[0], chosen.commits, times)

@@ -56,7 +56,7 @@ async def measure_commits(subject: Subject, branch: str, tables: int, times: int
     cost.commits += times
 
 
-async def by_tables(subject: Subject, times: int, rounds: int) -> dict[int, Row]:
+async def by_tables(subject: Subject, times: int, rounds: int, seconds: float) -> dict[int, Row]:
     """Cost of a commit, a branch and a diff, by number of tables."""
     costs = {tables: Cost() for tables in subject.filled}
     async with connections(subject.side.url) as (connection,):
@@ -69,7 +69,7 @@ async def by_tables(subject: Subject, times: int, rounds: int) -> dict[int, Row]
         found = {tables: [] for tables in rows}  # type: dict[int, list[float]]
         for _ in range(rounds):
             for tables in rows:
-                found[tables].append(await measure(subject, tables, 0.5))
+                found[tables].append(await measure(subject, tables, seconds))
         for tables in rows:
             rows[tables][name] = median(found[tables])
     return rows

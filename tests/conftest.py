@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +67,12 @@ def mariadb_url(mariadb_databases: Databases) -> Iterator[str]:
     """The URL of an empty MariaDB database."""
     with mariadb_databases.database() as url:
         yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, for each kind that the store knows."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found

@@ -161,7 +161,11 @@ class PostgreSQL(Server):
         self._binaries, self._settings = _reachable(postgres_binaries(), folder), settings
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        _run([str(self._binaries / "initdb"), f"--pgdata={self.data}", *options])
+        initialize = [str(self._binaries / "initdb"), f"--pgdata={self.data}", *options]
+        try:  # a language's order, as most databases have it; only what asks for the order of bytes may rely on it
+            _run([*initialize, "--locale-provider=icu", "--icu-locale=en-US"])
+        except MissingServer:  # this one was built without languages
+            _run(initialize)
 
     def command(self) -> list[str]:
         settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self._settings}

@@ -26,6 +26,7 @@ from nessie_ops.model import (
     ReferenceSpec,
     ReferenceType,
     Tag,
+    check_name,
     parse_hash,
 )
 from nessie_ops.model.wire import ReferenceMetadata
@@ -93,6 +94,8 @@ def list_references(
 ) -> Listing[ReferenceRow]:
     """Branches, then tags, whose names begin with `prefix`; rows have metadata when `full`."""
     after = read_token(token, _After)
+    if after:
+        check_name(after.name, "page-token")
     default = store.get_reference(store.default_branch).hash if full else None
     size = CHUNK if wanted else limit + 1
 

@@ -49,6 +49,11 @@ class Move(NamedTuple):
     at: int
 
 
+def storable(name: str) -> bool:
+    """Whether the columns for names can hold this one: what they cannot hold is not there, and not asked for."""
+    return name.isascii() and "\0" not in name
+
+
 def _columns(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.columns)
 
@@ -63,12 +68,8 @@ LOADED = {
 """What a load selects, as SQL text."""
 
 SELECT_REFERENCE = 'SELECT "name", "type", "head", "created_at", "properties" FROM "reference" WHERE "name" = ?'
-INSERT_REFERENCE = (
-    'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
-)
-UPDATE_REFERENCE = (
-    'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
-)
+INSERT_REFERENCE = 'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
+UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'
 DELETE_REFERENCE = 'DELETE FROM "reference" WHERE "name" = ?'
 TOUCH_COMMIT = 'UPDATE "commit" SET "used_at" = ? WHERE "id" = ?'

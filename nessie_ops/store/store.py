@@ -25,7 +25,7 @@ from nessie_ops.store.dialects import Dialect, InDoubt, Verdict
 from nessie_ops.store.forks import gate
 from nessie_ops.store.groups import Groups, Job
 from nessie_ops.store.heads import Heads
-from nessie_ops.store.rows import ReferenceRecord
+from nessie_ops.store.rows import ReferenceRecord, storable
 from nessie_ops.store.signal import Signal
 from nessie_ops.store.transactions import Objects, Transaction, WriteTransaction
 
@@ -113,6 +113,9 @@ class Store:
 
     def get_heads(self, names: Sequence[str]) -> dict[str, ReferenceRecord]:
         """Those of these references that exist, by name, as they are now; at most 500."""
+        names = [name for name in names if storable(name)]
+        if not names:
+            return {}
         if self._heads is None:
             with self.read() as tx:
                 return tx.get_references(names)

@@ -105,22 +105,27 @@ class Transaction:
 
     def get_reference(self, name: str, *, lock: bool = False) -> ReferenceRecord | None:
         """The reference; with `lock` nobody else moves it before this transaction ends."""
+        if not rows.storable(name):
+            return None
         suffix = self._dialect.for_update if lock else ""
         found = self._dialect.fetch(self._raw, rows.SELECT_REFERENCE + suffix, (name,))
         return ReferenceRecord(*found[0]) if found else None
 
     def get_references(self, names: Sequence[str], *, lock: bool = False) -> dict[str, ReferenceRecord]:
         """Those of these references that exist, by name; at most 500."""
+        names = [name for name in names if rows.storable(name)]
         if not names:
             return {}
         statement = rows.select_references(len(names), self._dialect.for_update if lock else "")
-        found = self._dialect.fetch(self._raw, statement, list(names))
+        found = self._dialect.fetch(self._raw, statement, names)
         return {row[0]: ReferenceRecord(*row) for row in found}
 
     def list_references(
         self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None
     ) -> list[ReferenceRecord]:
         """References ordered by (type, name), after the given pair."""
+        if not rows.storable(prefix):
+            return []
         table = tables.reference
         statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
         if prefix:  # not LIKE, which may ignore case
@@ -137,6 +142,8 @@ class Transaction:
 
     def list_moves(self, name: str | None, after_seq: int, limit: int, *, newest_first: bool) -> list[Move]:
         """Rows of the reference log with a greater sequence number, of one reference or all."""
+        if name is not None and not rows.storable(name):
+            return []
         log = tables.reference_log
         order = log.c.seq.desc() if newest_first else log.c.seq
         statement = select(log).where(log.c.seq > after_seq).order_by(order).limit(limit)

@@ -6,7 +6,6 @@ import multiprocessing
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from nessie_ops.errors import ReferenceConflict
 from nessie_ops.model import NewCommit, ReferenceType, with_id
@@ -46,20 +45,19 @@ def _balances(versions: VersionStore, at: str) -> list[int]:
     return [entry.content.snapshot_id for entry in entries]  # type: ignore[union-attr]
 
 
-def test_processes_transfer_and_conserve_the_total(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    versions = VersionStore.open(url)
+def test_processes_transfer_and_conserve_the_total(database_url: str) -> None:
+    versions = VersionStore.open(database_url)
     commit(versions, *(put(f"account{n}", table(TOTAL // ACCOUNTS)) for n in range(ACCOUNTS)))
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.starmap(transfer, [(url, seed, 25) for seed in range(3)])
+        pool.starmap(transfer, [(database_url, seed, 25) for seed in range(3)])
     at = head(versions)
     assert sum(_balances(versions, at)) == TOTAL
     assert len(versions.list_log(at)) == 1 + 75, "each transfer is one commit, none lost, none twice"
     versions.close()
 
 
-def test_writers_of_different_tables_never_conflict(tmp_path: Path) -> None:
-    versions = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
+def test_writers_of_different_tables_never_conflict(database_url: str) -> None:
+    versions = VersionStore.open(database_url)
     start = commit(versions, put("t", table(0)))
 
     def write(name: int) -> None:
@@ -73,8 +71,8 @@ def test_writers_of_different_tables_never_conflict(tmp_path: Path) -> None:
     versions.close()
 
 
-def test_one_of_many_racing_updates_wins(tmp_path: Path) -> None:
-    versions = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
+def test_one_of_many_racing_updates_wins(database_url: str) -> None:
+    versions = VersionStore.open(database_url)
     at = commit(versions, put("t", table(0)))
     id = content_id(versions, "t")
     barrier = threading.Barrier(6)
@@ -92,11 +90,10 @@ def test_one_of_many_racing_updates_wins(tmp_path: Path) -> None:
     versions.close()
 
 
-def test_many_processes_open_a_new_store_at_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/catalog.db"
+def test_many_processes_open_a_new_store_at_once(database_url: str) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
-        pool.starmap(_open_and_write, [(url, n) for n in range(4)])
-    versions = VersionStore.open(url)
+        pool.starmap(_open_and_write, [(database_url, n) for n in range(4)])
+    versions = VersionStore.open(database_url)
     assert {r.name for r in versions.list_references()} == {"main", "b0", "b1", "b2", "b3"}
     assert [move.action for move in versions.list_moves(name="main")] == ["CREATED"]
     versions.close()
