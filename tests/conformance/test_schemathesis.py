@@ -24,6 +24,11 @@ from tests.server.helpers import Api, Z, delete, namespace, put, running_server,
 
 EXAMPLES = 20  # per operation and mode
 LEFT_OUT = {"committer", "commitTime", "parentCommitHashes", "hash"}  # of commit meta: only the server sets them
+KEYS = ["a", "a.t", "new", ".a*.b", "t", "x\x1dy", "a..b"]
+FILTERS = [
+    *("true", "ref.name != 'x'", "size(entry.keyElements) > 1", "operations.exists(o, o.content.id == '')"),
+    *("key.name == 't'", "commit.commitTime < timestamp('2020-01-01T00:00:00Z')", "1", "ref.", "[]" * 900),
+]
 Values = dict[str, list[Any]]
 OF_EVENTS: Values = {
     "subscriber": ["a.t", "new", "t", "nope"],  # those that are made have a name of `keys`
@@ -61,21 +66,18 @@ def likely(base_uri: str) -> Values:
     hashes.append(f"{old}*2026-01-01T00:00:00Z")
     at = [f"{name}@{commit}" for name in ("main", "dev", "v1", "") for commit in (old, head, dev, Z)]
     names = ["main", "main", "main", "dev", "dev", "v1", "-", "nope", "DETACHED", "run/7"]
-    filters = ["true", "ref.name != 'x'", "size(entry.keyElements) > 1", "operations.exists(o, o.content.id == '')"]
-    filters += ["key.name == 't'", "commit.commitTime < timestamp('2020-01-01T00:00:00Z')", "1", "ref.", "[]" * 900]
-    keys = ["a", "a.t", "new", ".a*.b", "t", "x\x1dy", "a..b"]
     pages, sources = [*tokens, tokens[0][:-3], "e30", "bnVsbA", "W10"], [*names, "main~1"]
     return {
         "ref": [*names, *at, "main~1", f"main@{old}^2~1*0", "@", "a@"],
         "to_ref": [*names, *at],
         "refs": ["main...dev", f"main*{old}...dev", "main...", "...", f"-*{Z}...DETACHED*{dev}"],
-        **dict.fromkeys(("key", "name", "min-key", "max-key", "prefix-key"), keys),
+        **dict.fromkeys(("key", "name", "min-key", "max-key", "prefix-key"), KEYS),
         **dict.fromkeys(("hash", "fromHash", "expectedHash", "hashOnRef", "limit-hash", "startHash"), hashes),
         **dict.fromkeys(("endHash", "commitHash"), hashes),
         **dict.fromkeys(("page-token", "pageToken"), pages),
         **dict.fromkeys(("fromRefName", "sourceRefName", "sourceRef"), sources),
         "hashesToTransplant": [[dev], [old, dev], [Z], ["~1"]],
-        "filter": filters,
+        "filter": FILTERS,
         "elements": [["a"], ["a", "t"], ["t"], ["new"], ["a", "new"], [], [""], ["\x1f"], ["x"] * 21, ["é" * 600]],
         "message": ["m", ""],
         "keepIndividualCommits": [None],
