@@ -7,6 +7,7 @@ query runs share the next one.  What is not in memory is read in a thread.  No a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -30,14 +31,18 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+Waiting = dict[str, list[asyncio.Future[Reference]]]
+
+
 class Live:
     """A version store for handlers that run in the event loop."""
 
     def __init__(self, store: VersionStore) -> None:
         self.store = self._store = store
-        self._waiting: dict[str, asyncio.Future[Reference | None]] = {}
-        self._is_reading = False
+        self._waiting: Waiting = {}
+        self._asked: Waiting = {}  # by the query under way
         self._task: asyncio.Task[None] | None = None
+        self._watched = store.watch_references()
         # One group is written at a time; the next one may start before the thread of the last has ended.
         self._leaders = ThreadPoolExecutor(2, thread_name_prefix="nessie-ops-commit")
 
@@ -51,30 +56,76 @@ class Live:
         """The branch or tag `name` with its head; ReferenceNotFound."""
         if self._store.reads_inline:
             return self._store.get_reference(name)
-        future = self._waiting.get(name)
-        if future is None:
-            future = self._waiting[name] = asyncio.get_running_loop().create_future()
-        if not self._is_reading:
-            self._is_reading = True
-            self._task = asyncio.create_task(self._read_heads())
-        found = await asyncio.shield(future)  # others may wait for the same head
-        if found is None:
-            raise ReferenceNotFound(f"Named reference '{name}' not found")
-        return found
+        future: asyncio.Future[Reference] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(name, []).append(future)
+        if not self._asked:
+            self._ask()
+        return await future
 
-    async def _read_heads(self) -> None:
+    def _ask(self) -> None:
+        """Begin the query for all that wait: over the connection that the loop watches, or else in a thread."""
+        self._asked, self._waiting = self._waiting, {}
+        heads = self._watched.heads if self._watched else None
+        if heads and heads.fileno is not None:
+            try:
+                heads.send(list(self._asked))
+                return
+            except Exception:  # the thread says what is wrong with the database, or that nothing is
+                self._forget_connection()
+        self._task = asyncio.create_task(self._ask_in_thread())
+
+    async def _ask_in_thread(self) -> None:
         try:
-            while self._waiting:
-                asked, self._waiting = self._waiting, {}
-                try:
-                    found = await in_thread(self._store.get_references, list(asked))
-                    for name, future in asked.items():
-                        future.set_result(found.get(name))
-                except Exception as error:
-                    for future in asked.values():
-                        future.set_exception(error)
-        finally:
-            self._is_reading = False
+            found = await in_thread(self._store.get_references, list(self._asked))
+            await self._connect()
+        except Exception as error:
+            failure = error
+            self._settle(lambda _name: failure)
+        else:
+            self._settle(lambda name: found.get(name) or _not_found(name))
+
+    def _settle(self, answer: Callable[[str], Reference | Exception]) -> None:
+        """Answer those who asked, and begin the query for those who came later."""
+        for name, futures in self._asked.items():
+            for future in futures:
+                if future.done():
+                    continue  # its client has gone
+                found = answer(name)
+                if isinstance(found, Exception):
+                    future.set_exception(found)
+                else:
+                    future.set_result(found)
+        self._asked = {}
+        if self._waiting:
+            self._ask()
+
+    async def _connect(self) -> None:
+        """Open the connection that the loop watches, if there may be one and is none."""
+        heads = self._watched.heads if self._watched else None
+        if heads and heads.fileno is None:
+            with contextlib.suppress(Exception):  # the next query tries again
+                await in_thread(heads.connect)
+                assert heads.fileno is not None
+                asyncio.get_running_loop().add_reader(heads.fileno, self._on_readable)
+
+    def _on_readable(self) -> None:
+        assert self._watched
+        try:
+            found = self._watched.receive()
+        except Exception:
+            self._forget_connection()
+            if self._asked:
+                self._task = asyncio.create_task(self._ask_in_thread())
+            return
+        if found is not None:
+            self._settle(lambda name: found.get(name) or _not_found(name))
+
+    def _forget_connection(self) -> None:
+        assert self._watched
+        heads = self._watched.heads
+        if heads.fileno is not None:
+            asyncio.get_running_loop().remove_reader(heads.fileno)
+        heads.close()
 
     async def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
         """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
@@ -111,3 +162,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """The result of a call in one of the server's threads."""
     call: Any = function if not kwargs else lambda *given: function(*given, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(None, call, *args)
+
+
+def _not_found(name: str) -> ReferenceNotFound:
+    return ReferenceNotFound(f"Named reference '{name}' not found")

@@ -2,6 +2,7 @@
 
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.groups import Job
+from nessie_ops.store.heads import WatchedHeads
 from nessie_ops.store.rows import Kind, Move, ReferenceRecord
 from nessie_ops.store.schema import Upgrade
 from nessie_ops.store.store import Store
@@ -19,6 +20,7 @@ __all__ = [
     "Store",
     "Transaction",
     "Upgrade",
+    "WatchedHeads",
     "WriteTransaction",
     "upgrade_store",
 ]

@@ -30,6 +30,7 @@ POOL_SIZE = 32  # connections kept; as many as the server has threads
 POOL_OVERFLOW = 16
 POOL_TIMEOUT_S = 10  # then "try again"
 CONNECT_TIMEOUT_S = 10
+NETWORK_TIMEOUT_MS = 30_000  # without an acknowledgement: then the connection is lost
 WRITE = "nessie_ops_write"
 _SCHEMA_LOCK = 4_711_020
 
@@ -57,6 +58,7 @@ class Dialect:
     name = "sqlite"
     row_locks = False  # else one writer at a time
     inline_reads = True  # a read of a few rows is shorter than a change of threads
+    can_watch = False  # an event loop can wait for its connections
     for_update = ""
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     on_statement: Callable[[Any, str], None] | None = None  # told of each hot statement and COMMIT before it: for tests
@@ -138,11 +140,12 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     row_locks = True
     inline_reads = False
+    can_watch = True
     for_update = " FOR UPDATE"
     errors = (psycopg.Error,)
 
     def open_engine(self, url: URL, create: bool) -> Engine:
-        options = {"connect_timeout": CONNECT_TIMEOUT_S} | dict(url.query)
+        options = {"connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": NETWORK_TIMEOUT_MS} | dict(url.query)
         return create_engine(
             url.set(drivername="postgresql+psycopg", query={}),
             pool_size=POOL_SIZE,

@@ -1,4 +1,7 @@
-"""Reads the heads of references over one connection that is kept for it: the query that every request begins with."""
+"""Reads the heads of references over one connection that is kept for it: the query that every request begins with.
+
+`Heads` waits for the answer.  `WatchedHeads` is for an event loop, which does something else meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from sqlalchemy import Engine, PoolProxiedConnection
 
 from nessie_ops.store import rows
 from nessie_ops.store.dialects import Dialect, Verdict
+from nessie_ops.store.libpq import Query
 from nessie_ops.store.rows import ReferenceRecord
 
 
@@ -56,3 +60,42 @@ class Heads:
         connection, self._connection, self._raw = self._connection, None, None
         if connection is not None:
             connection.close()
+
+
+class WatchedHeads:
+    """A query under way at most, on PostgreSQL; the event loop calls `receive` when `fileno` can be read.
+
+    After an error call `close`; `connect` begins anew.  Errors are the driver's.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._query: Query | None = None
+
+    @property
+    def fileno(self) -> int | None:
+        """None while there is no connection."""
+        return self._query.fileno if self._query else None
+
+    def connect(self) -> None:
+        """Open the connection; waits for it."""
+        connection = self._engine.raw_connection()
+        raw: Any = connection.driver_connection
+        connection.detach()
+        raw.autocommit = True
+        self._query = Query(raw, rows.SELECT_REFERENCES_ANY)
+
+    def send(self, names: Sequence[str]) -> None:
+        """Ask for references by name."""
+        assert self._query
+        self._query.send([name for name in names if rows.storable(name)])
+
+    def receive(self) -> dict[str, ReferenceRecord] | None:
+        """Those that exist, by name; None while the answer has not come."""
+        found = self._query.receive() if self._query else None
+        return None if found is None else {row[0]: ReferenceRecord(*row) for row in found}
+
+    def close(self) -> None:
+        query, self._query = self._query, None
+        if query:
+            query.close()

@@ -18,7 +18,7 @@ from psycopg.pq import ExecStatus
 
 MAX_PREPARED = 300  # statements kept per connection; more are prepared anew
 _BINARY = pq.Format.BINARY
-_BYTEA, _INT8 = 17, 20  # object ids of types, constant in all versions
+_BYTEA, _INT8, _TEXT = 17, 20, 25  # object ids of types, constant in all versions
 _FAILED = {ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE, ExecStatus.NONFATAL_ERROR}
 
 Statement = tuple[str, Sequence[Any]]
@@ -30,7 +30,7 @@ _prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
 
 
 def run(connection: Connection[Any], statements: Sequence[Statement]) -> list[pq.abc.PGresult]:
-    """Run statements with `?` for parameters (bytes, int, str, None or a list of bytes); their results in order.
+    """Run statements with `?` for parameters (bytes, int, str, None, lists of bytes or str); their results in order.
 
     Raises psycopg's errors; after one, those behind it were not run.
     """
@@ -70,6 +70,46 @@ def rows_of(result: pq.abc.PGresult) -> list[Sequence[Any]]:
     ]
 
 
+class Query:
+    """One prepared query on a connection of its own, run again and again by an event loop that watches `fileno`."""
+
+    def __init__(self, connection: Connection[Any], text: str) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._name = b"nessie_ops_query"
+        result = self._pgconn.prepare(self._name, _number(text))
+        if result.status in _FAILED:
+            raise errors.error_from_result(result)
+        self._result: pq.abc.PGresult | None = None
+
+    @property
+    def fileno(self) -> int:
+        return self._pgconn.socket
+
+    def send(self, *parameters: Any) -> None:
+        """Begin; the one before has been received."""
+        values = [_encode(value) for value in parameters]
+        self._pgconn.send_query_prepared(self._name, values, [_BINARY] * len(values), result_format=_BINARY)
+        self._pgconn.flush()
+
+    def receive(self) -> list[Sequence[Any]] | None:
+        """The rows; None while they have not all come.  Call it when there is something to read."""
+        self._pgconn.flush()
+        self._pgconn.consume_input()
+        while not self._pgconn.is_busy():
+            result = self._pgconn.get_result()
+            if result is None:
+                done, self._result = self._result, None
+                return rows_of(done) if done is not None else None
+            if result.status in _FAILED:
+                raise errors.error_from_result(result)
+            self._result = result
+        return None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class _Count:
     """Names of prepared statements, distinct within the process."""
 
@@ -97,7 +137,9 @@ def _encode(value: Any) -> bytes | None:
         return _int8.pack(value)
     if isinstance(value, str):
         return value.encode()
-    return _array_head.pack(1, 0, _BYTEA, len(value), 1) + b"".join(_length.pack(len(v)) + v for v in value)
+    items = [item if type(item) is bytes else item.encode() for item in value]
+    kind = _BYTEA if items and items[0] is value[0] else _TEXT
+    return _array_head.pack(1, 0, kind, len(items), 1) + b"".join(_length.pack(len(item)) + item for item in items)
 
 
 def _decoder(type_id: int) -> Callable[[bytes], Any]:

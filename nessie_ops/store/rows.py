@@ -68,6 +68,7 @@ LOADED = {
 """What a load selects, as SQL text."""
 
 SELECT_REFERENCE = 'SELECT "name", "type", "head", "created_at", "properties" FROM "reference" WHERE "name" = ?'
+SELECT_REFERENCES_ANY = SELECT_REFERENCE.removesuffix("= ?") + "= ANY(?::text[])"  # PostgreSQL
 INSERT_REFERENCE = 'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
 UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'

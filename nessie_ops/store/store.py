@@ -24,7 +24,7 @@ from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, InDoubt, Verdict
 from nessie_ops.store.forks import gate
 from nessie_ops.store.groups import Groups, Job
-from nessie_ops.store.heads import Heads
+from nessie_ops.store.heads import Heads, WatchedHeads
 from nessie_ops.store.rows import ReferenceRecord, storable
 from nessie_ops.store.signal import Signal
 from nessie_ops.store.transactions import Objects, Transaction, WriteTransaction
@@ -64,6 +64,7 @@ class Store:
         self.moved = Signal()
         self._groups = Groups(self._run_group)
         self._heads = None if in_memory else Heads(engine, dialect)
+        self._watched: WatchedHeads | None = None
         if self._heads:
             gate.guard(engine, self._heads.close)
         try:
@@ -96,6 +97,8 @@ class Store:
         return cls(engine, dialect, cache=cache, in_memory=dialects.is_memory(url))
 
     def close(self) -> None:
+        if self._watched:
+            self._watched.close()
         if self._heads:
             self._heads.close()
         self._engine.dispose()
@@ -134,6 +137,12 @@ class Store:
         engine = self._engine.execution_options(isolation_level="REPEATABLE READ") if row_locks else self._engine
         with gate.transaction(), self._read_lock, self._begin(engine) as connection:
             yield Transaction(connection, self.dialect, self.cache, self.reads)
+
+    def watch_heads(self) -> WatchedHeads | None:
+        """A way for one event loop to ask for heads without waiting in a thread; None where there is none."""
+        if self.dialect.can_watch and self._watched is None:
+            self._watched = WatchedHeads(self._engine)
+        return self._watched
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:

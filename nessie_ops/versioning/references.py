@@ -21,7 +21,7 @@ from nessie_ops.model import (
     check_name,
     parse_time,
 )
-from nessie_ops.store import ReferenceRecord, Transaction, WriteTransaction
+from nessie_ops.store import ReferenceRecord, Transaction, WatchedHeads, WriteTransaction
 from nessie_ops.versioning.codec import from_micros, to_hash, to_micros
 from nessie_ops.versioning.objects import find_commit, id_of
 
@@ -95,6 +95,18 @@ def get_record(tx: Transaction, name: str, *, lock: bool = False) -> ReferenceRe
     if record is None:
         raise ReferenceNotFound(f"Named reference '{name}' not found")
     return record
+
+
+class WatchedReferences:
+    """References by name for an event loop; see WatchedHeads."""
+
+    def __init__(self, heads: WatchedHeads) -> None:
+        self.heads = heads
+
+    def receive(self) -> dict[str, Reference] | None:
+        """Those that exist of the ones asked for; None while the answer has not come."""
+        found = self.heads.receive()
+        return None if found is None else {name: to_reference(record) for name, record in found.items()}
 
 
 def get_named(found: Mapping[str, Reference], name: str) -> Reference:

@@ -131,6 +131,11 @@ class VersionStore:
         """Those of these references that exist, by name, in one query; at most 500."""
         return {name: references.to_reference(record) for name, record in self._store.get_heads(names).items()}
 
+    def watch_references(self) -> references.WatchedReferences | None:
+        """A way for one event loop to read references without waiting in a thread; None where there is none."""
+        watched = self._store.watch_heads()
+        return references.WatchedReferences(watched) if watched else None
+
     @property
     def reads_inline(self) -> bool:
         """Whether reading a few rows takes less time than handing the work to a thread."""
