@@ -77,6 +77,10 @@ class Transaction:
                 found[bytes(row[0])] = self._remember(kind, row, decode)
         return found
 
+    def peek(self, kind: Kind, id: bytes) -> Any | None:
+        """The object, if it is in memory."""
+        return self._cache.get((kind, id))
+
     def load_ancestors(self, head: bytes, limit: int, decode: Callable[[Any], T]) -> list[T]:
         """Commit `head` and its direct ancestors, newest first, at most `limit`: one recursive query."""
         commit = tables.commit

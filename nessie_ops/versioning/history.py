@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from nessie_ops.model import (
     ReferenceSpec,
     Tag,
 )
-from nessie_ops.store import Objects, Transaction
+from nessie_ops.store import Kind, Objects, Transaction
 from nessie_ops.versioning import tree
 from nessie_ops.versioning.codec import Commit, Leaf, decode_changes, decode_commit, meta_of, to_hash, to_micros
 from nessie_ops.versioning.objects import (
@@ -247,16 +247,30 @@ def diff(
     ]
 
 
+def _list_ancestors(tx: Transaction, commit: Commit | None, limit: int) -> Iterator[Commit]:
+    """A commit and its direct ancestors, at most `limit`; those that are not in memory come by the chunk."""
+    while commit and limit > 0:
+        yield commit
+        limit -= 1
+        if commit.parent is None or not limit:
+            return
+        cached = tx.peek(Kind.COMMIT, commit.parent)
+        if cached is None:
+            chunk = tx.load_ancestors(commit.parent, min(LOG_CHUNK, limit), decode_commit)
+            yield from chunk[:-1]
+            limit -= len(chunk) - 1
+            cached = chunk[-1]
+        commit = cached
+
+
 def list_log(
     tx: Transaction, at: CommitHash, limit_hash: CommitHash | None, limit: int, with_operations: bool
 ) -> list[LogEntry]:
     commits: list[Commit] = []
-    start = find_commit(tx, at)
-    while start and len(commits) < limit:
-        chunk = tx.load_ancestors(start.id, min(LOG_CHUNK, limit - len(commits)), decode_commit)
-        stop = next((i for i, commit in enumerate(chunk) if commit.hash == limit_hash), None)
-        commits += chunk if stop is None else chunk[: stop + 1]
-        start = load_commit(tx, chunk[-1].parent) if stop is None else None
+    for commit in _list_ancestors(tx, find_commit(tx, at), limit):
+        commits.append(commit)
+        if commit.hash == limit_hash:
+            break
     changes = {commit.id: decode_changes(commit.operations) for commit in commits if with_operations}
     contents = load_contents(tx, (leaf for some in changes.values() for _, leaf in some if leaf))
     return [
