@@ -255,6 +255,18 @@ def test_two_servers_on_one_database_deliver_each_event_once(tmp_path: Path) -> 
     assert receiver.seqs() == list(range(2, COMMITS + 2))
 
 
+def test_workers_of_one_server_deliver_each_event_once(tmp_path: Path) -> None:
+    with Receiver() as receiver, Served(tmp_path, "--workers", "2") as server, NessieClient(server.base_uri) as client:
+        client.create_subscriber(new(receiver.url))
+        for n in range(COMMITS):
+            api = Api(server.base_uri)  # another connection, and so perhaps another worker
+            api.commit(put(f"t{n}"))
+            api.http.close()
+        wait_until(client, lambda hook: hook.behind == 0)
+        assert server.stop(signal.SIGTERM) == (0, "")
+    assert receiver.seqs() == list(range(2, COMMITS + 2))
+
+
 def test_of_two_servers_the_second_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
     with Receiver() as receiver, Served(tmp_path) as one, Served(tmp_path) as other:
         with NessieClient(other.base_uri) as client:
