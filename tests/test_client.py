@@ -142,8 +142,11 @@ def test_references_live_and_die(both: tuple[VersionStore, NessieClient]) -> Non
     assert client.list_references() == versions.list_references()
     assert client.list_references(prefix="run/") == [made]
     assert client.list_references(limit=1) == versions.list_references(limit=1)
-    after = (ReferenceType.BRANCH, "main")
-    assert client.list_references(after=after, limit=1) == versions.list_references(after=after, limit=1)
+    for after in ((ReferenceType.BRANCH, "main"), (ReferenceType.BRANCH, "a"), (ReferenceType.TAG, "v1")):
+        for limit in (1, 10):
+            assert client.list_references(after=after, limit=limit) == versions.list_references(
+                after=after, limit=limit
+            )
     marked = client.update_properties("run/7", {QUARANTINED: "why"}, ["a"], expected=head)
     assert marked.properties == {QUARANTINED: "why"}
     assert client.assign_reference("v1", NO_ANCESTOR, head).hash == head
@@ -165,6 +168,13 @@ def test_listings_go_beyond_one_page(both: tuple[VersionStore, NessieClient]) ->
         head = client.commit("main", head, NewCommit(message=""), [Unchanged(key("x"))]).target_branch.hash
     assert client.list_log(head, limit=1000) == versions.list_log(head, limit=1000)
     assert len(client.list_log(head)) == 250
+    for n in range(1100):
+        client.update_properties("main", {"n": str(n)})
+    for newest_first in (False, True):
+        assert client.list_moves(newest_first=newest_first) == versions.list_moves(newest_first=newest_first)
+        assert client.list_moves(limit=1050, newest_first=newest_first)[-1].seq == (
+            versions.list_moves(limit=1050, newest_first=newest_first)[-1].seq
+        )
 
 
 def test_errors_are_the_stores(both: tuple[VersionStore, NessieClient]) -> None:

@@ -11,7 +11,6 @@ Thread-safe.  Not to be used across a fork.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from urllib.parse import quote
 
 import msgspec
@@ -80,8 +79,8 @@ class NessieClient(EventMethods):
     ) -> list[Reference]:
         """Branches by name, then tags by name, from after the given (type, name), for which a CEL filter is true."""
         params = {"name-prefix": prefix, "filter": filter, "fetch": "ALL" if filter else ""}
-        found = self._rows("trees", params, wire.ReferencePage, lambda page: page.references, None if after else limit)
-        return list(islice((ref for ref in found if after is None or (_kind(ref), ref.name) > after), limit))
+        token = wire.make_token(wire.ReferencePosition(*after)) if after else ""
+        return list(self._rows("trees", params, wire.ReferencePage, lambda page: page.references, limit, token))
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
@@ -116,10 +115,8 @@ class NessieClient(EventMethods):
         self, *, name: str | None = None, after_seq: int = 0, limit: int = MAX_PAGE, newest_first: bool = False
     ) -> list[ReferenceMove]:
         """The reference log: every creation, move, property change and deletion, by sequence number."""
-        params = {"after": str(after_seq), "max-records": str(limit), "newest-first": str(newest_first).lower()}
-        if name is not None:
-            params["name"] = name
-        return list(self._get("reference-log", wire.MovePage, params).moves) if limit > 0 else []
+        params = {"name": name or "", "after": str(after_seq), "newest-first": str(newest_first).lower()}
+        return list(self._rows("reference-log", params, wire.MovePage, lambda page: page.moves, limit))
 
     # -- reading ------------------------------------------------------------------------------
 

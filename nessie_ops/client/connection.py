@@ -87,17 +87,22 @@ class Connection:
         return self._call(method, path, type, params, body, is_write=True)
 
     def _rows(
-        self, path: str, params: Mapping[str, str], type: type[P], rows: Callable[[P], tuple[R, ...]], limit: int | None
+        self,
+        path: str,
+        params: Mapping[str, str],
+        type: type[P],
+        rows: Callable[[P], tuple[R, ...]],
+        limit: int,
+        token: str | None = "",
     ) -> Iterator[R]:
-        """The rows of a listing, page by page; limit None means all."""
-        token: str | None = ""
-        while token is not None and (limit is None or limit > 0):
-            size = PAGE if limit is None else min(limit, PAGE)
+        """At most `limit` rows of a listing, page by page, from `token` on."""
+        while token is not None and limit > 0:
+            size = min(limit, PAGE)
             page = self._get(path, type, {**params, "max-records": str(size), "page-token": token})
             found = rows(page)
             yield from found
             token = page.token if page.has_more else None
-            limit = None if limit is None else limit - len(found)
+            limit -= len(found)
 
     def _call(
         self,

@@ -6,6 +6,7 @@ The specification's "Unmodified" operation is called Unchanged here, as in the A
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -46,7 +47,7 @@ class NewCommit(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, tuple[str, ...]] = {}
 
 
-class CommitMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CommitMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """All that is recorded of a commit besides its operations.  Times are UTC; names are sorted as given."""
 
     hash: CommitHash
@@ -56,8 +57,25 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
     commit_time: datetime  # never earlier than the parent's
     author_time: datetime
-    all_properties: dict[str, tuple[str, ...]]
+    all_properties: dict[str, tuple[str, ...]] = {}
     parent_commit_hashes: tuple[CommitHash, ...]  # direct parent first, then merge parents
+
+
+class Consistency(StrEnum):
+    """Whether a commit can be read with all that it brought; worse ones last."""
+
+    NOT_CHECKED = "NOT_CHECKED"
+    COMMIT_CONSISTENT = "COMMIT_CONSISTENT"
+    COMMIT_CONTENT_INCONSISTENT = "COMMIT_CONTENT_INCONSISTENT"
+    COMMIT_INCONSISTENT = "COMMIT_INCONSISTENT"
+
+
+class CheckedCommit(msgspec.Struct, frozen=True, rename={"hash": "commitHash", "consistency": "commitConsistency"}):
+    """`meta` is None for the empty state, and for a commit that is gone."""
+
+    hash: CommitHash
+    consistency: Consistency
+    meta: CommitMeta | None
 
 
 class PutLog(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):

@@ -54,6 +54,10 @@ class Namespace(_Content, frozen=True, kw_only=True, tag="NAMESPACE"):
     elements: tuple[str, ...]
     properties: dict[str, str] | UnsetType = UNSET
 
+    def __post_init__(self) -> None:
+        if not self.properties:  # none is none: both spellings have one value
+            msgspec.structs.force_setattr(self, "properties", UNSET)
+
 
 class UDF(_Content, frozen=True, kw_only=True, tag="UDF"):
     metadata_location: str | UnsetType = UNSET

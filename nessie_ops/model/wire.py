@@ -6,18 +6,19 @@ reads them leniently and the client writes them exactly.
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from nessie_ops.model.commits import CommitMeta, DiffEntry, Entry, LogEntry
+from nessie_ops.model.commits import CheckedCommit, CommitMeta, Consistency, DiffEntry, Entry, LogEntry
 from nessie_ops.model.content import Content
 from nessie_ops.model.events import DeadLetter, Event, Subscriber
 from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.merges import Conflict
-from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, Tag
+from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, ReferenceType, Tag
 from nessie_ops.model.repository import RepositoryConfig
 
 AnyReference = Branch | Tag | Detached
@@ -99,11 +100,10 @@ class DiffPage(Page, frozen=True, rename="camel"):
     effective_to_reference: AnyReference
 
 
-class MovePage(msgspec.Struct, frozen=True, rename="camel"):
-    """A page of the reference log; the next one begins after the last sequence number."""
+class MovePage(Page, frozen=True, rename="camel"):
+    """A page of the reference log."""
 
     moves: tuple[ReferenceMove, ...]
-    has_more: bool
 
 
 class EventPage(msgspec.Struct, frozen=True, rename="camel"):
@@ -129,19 +129,25 @@ class Count(msgspec.Struct, frozen=True):
     count: int
 
 
-class RecentHead(msgspec.Struct, frozen=True, rename="camel"):
-    """A commit that a reference points or pointed to; `meta` is None for the empty state."""
-
-    commit_hash: CommitHash
-    commit_consistency: str
-    meta: CommitMeta | None
-
-
 class RecentChanges(msgspec.Struct, frozen=True, rename="camel"):
+    """The head of a reference, and those that it had before, newest first."""
+
     reference: Reference
-    current: RecentHead
-    previous: tuple[RecentHead, ...]
-    commit_log_consistency: str
+    current: CheckedCommit
+    previous: tuple[CheckedCommit, ...]
+    commit_log_consistency: Consistency
+
+
+class ReferencePosition(msgspec.Struct, frozen=True):
+    """Where a listing of references goes on: after this one."""
+
+    type: ReferenceType
+    name: str
+
+
+def make_token(position: msgspec.Struct) -> str:
+    """A page token: opaque to other clients, the address of the first row of a page."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
 class ReferenceConflicts(msgspec.Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type"):

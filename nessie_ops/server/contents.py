@@ -20,7 +20,7 @@ from nessie_ops.server.query import Query, parse_key
 from nessie_ops.server.requests import KeysIn, check_keys, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import parse_ref
-from nessie_ops.versioning.versionstore import MAX_PAGE, VersionStore
+from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 
 def _read_range(query: Query) -> KeyRange:

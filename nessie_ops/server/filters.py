@@ -104,23 +104,27 @@ def select(
     limit: int,
     *,
     scan: int = MAX_SCAN,
+    weigh: Callable[[R], int] | None = None,
+    capacity: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[R], R | None]:
     """(at most `limit` rows that match, the row with which the next page begins or None at the end).
 
     With a filter at most `scan` rows are looked at, and none after `SCAN_S`: a page may be shorter,
-    even empty, and yet be followed by another.
+    even empty, and yet be followed by another.  With `weigh` no row follows when what was taken weighs `capacity`.
     """
     page: list[R] = []
+    weight = 0
     stop = clock() + SCAN_S
     for count, row in enumerate(rows):
         if wanted and count and (count >= scan or clock() > stop):
             return page, row
         if wanted and not wanted(row):
             continue
-        if len(page) == limit:
+        if len(page) == limit or (weigh and weight >= capacity):
             return page, row
         page.append(row)
+        weight += weigh(row) if weigh else 0
     return page, None
 
 

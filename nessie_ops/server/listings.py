@@ -29,7 +29,7 @@ from nessie_ops.model import (
     check_name,
     parse_hash,
 )
-from nessie_ops.model.wire import ReferenceMetadata
+from nessie_ops.model.wire import ReferenceMetadata, ReferencePosition
 from nessie_ops.server.filter_variables import ListedReference
 from nessie_ops.server.filters import MAX_SCAN, Filter, chunks, select
 from nessie_ops.server.paging import make_token, read_token
@@ -37,6 +37,7 @@ from nessie_ops.versioning.versionstore import VersionStore
 
 CHUNK = 500  # rows that a filter is given per query
 LOG_CHUNK = 250
+MAX_LOG_OPERATIONS = 20_000  # in a page of a log, but for the operations of its last commit: some 10 MB
 MAX_METADATA_SCAN = 250  # references whose metadata a filter looks at: each costs a walk of the commit graph
 
 R = TypeVar("R")
@@ -49,17 +50,12 @@ class Listing(NamedTuple, Generic[R]):
     token: str | None
 
 
-class _After(msgspec.Struct, frozen=True):
-    """Where a listing of references goes on."""
-
-    type: ReferenceType
-    name: str
-
-
 class ReferenceRow:
     """A reference, the one before it, and what `fetch=ALL` adds, read when somebody asks."""
 
-    def __init__(self, store: VersionStore, reference: Reference, after: _After | None, default: CommitHash | None):
+    def __init__(
+        self, store: VersionStore, reference: Reference, after: ReferencePosition | None, default: CommitHash | None
+    ):
         self._store, self._default = store, default
         self.reference, self.after = reference, after
 
@@ -93,13 +89,13 @@ def list_references(
     token: str | None,
 ) -> Listing[ReferenceRow]:
     """Branches, then tags, whose names begin with `prefix`; rows have metadata when `full`."""
-    after = read_token(token, _After)
+    after = read_token(token, ReferencePosition)
     if after:
         check_name(after.name, "page-token")
     default = store.get_reference(store.default_branch).hash if full else None
     size = CHUNK if wanted else limit + 1
 
-    def load(position: _After | None) -> list[ReferenceRow]:
+    def load(position: ReferencePosition | None) -> list[ReferenceRow]:
         found = store.list_references(
             prefix=prefix, after=(position.type, position.name) if position else None, limit=size
         )
@@ -111,8 +107,8 @@ def list_references(
     return Listing(page, make_token(following.after) if following and following.after else None)
 
 
-def _position_of(reference: Reference) -> _After:
-    return _After(ReferenceType.TAG if isinstance(reference, Tag) else ReferenceType.BRANCH, reference.name)
+def _position_of(reference: Reference) -> ReferencePosition:
+    return ReferencePosition(ReferenceType.TAG if isinstance(reference, Tag) else ReferenceType.BRANCH, reference.name)
 
 
 class _NextCommit(msgspec.Struct, frozen=True):
@@ -133,19 +129,25 @@ def list_log(
 ) -> Listing[LogEntry]:
     """Commits from `at` back to `limit_hash`, whether or not the filter wants that one; operations when `full`."""
     start = read_token(token, _NextCommit)
-    size = LOG_CHUNK if wanted else limit + 1
-
-    def load(begin: CommitHash) -> list[LogEntry]:
-        return store.list_log(begin, limit_hash=limit_hash, limit=size, with_operations=full)
-
-    def load_after(last: LogEntry, _: int) -> list[LogEntry]:
-        ended = last.commit_meta.hash == limit_hash or last.parent_commit_hash == NO_ANCESTOR
-        return [] if ended else load(last.parent_commit_hash)
-
-    page, following = select(
-        chunks(load(parse_hash(start.at, "page-token") if start else at), load_after, size), wanted, limit
-    )
+    begin = parse_hash(start.at, "page-token") if start else at
+    rows = _load_log(store, begin, limit_hash, full, LOG_CHUNK if wanted else limit + 1)
+    page, following = select(rows, wanted, limit, weigh=_count_operations, capacity=MAX_LOG_OPERATIONS)
     return Listing(page, make_token(_NextCommit(following.commit_meta.hash)) if following else None)
+
+
+def _load_log(
+    store: VersionStore, begin: CommitHash, limit_hash: CommitHash | None, full: bool, size: int
+) -> Iterator[LogEntry]:
+    while begin != NO_ANCESTOR:
+        rows = store.list_log(
+            begin, limit_hash=limit_hash, limit=size, with_operations=full, max_operations=MAX_LOG_OPERATIONS
+        )
+        yield from rows
+        begin = NO_ANCESTOR if rows[-1].commit_meta.hash == limit_hash else rows[-1].parent_commit_hash
+
+
+def _count_operations(entry: LogEntry) -> int:
+    return len(entry.operations or ())
 
 
 class KeyRange(NamedTuple):

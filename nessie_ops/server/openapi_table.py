@@ -88,7 +88,7 @@ _V2 = {
     "DELETE trees/{ref}": Operation(v2.SingleReference, ("type",)),
     "PUT trees/{ref}/properties": Operation(v2.SingleReference, (), PropertiesIn),
     "GET trees/{ref}/recent-changes": Operation(v2.RecentChanges, ("scan-commits",)),
-    "GET reference-log": Operation(v2.MovePage, (*_AFTER, "name", "newest-first", "wait")),
+    "GET reference-log": Operation(v2.MovePage, (*_AFTER, "name", "newest-first", "wait", "page-token")),
     "GET trees/{ref}/history": Operation(v2.LogPage, ("fetch", "limit-hash", "filter", *_PAGE_2)),
     "POST trees/{ref}/history/commit": Operation(CommitResult, (), CommitIn, takes_headers=True),
     "POST trees/{ref}/history/merge": Operation(MergeResult, (), MergeIn, takes_headers=True),

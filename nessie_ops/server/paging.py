@@ -13,12 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from nessie_ops.errors import BadRequest
+from nessie_ops.model.wire import make_token
+
+__all__ = ["make_token", "read_token"]
 
 T = TypeVar("T")
-
-
-def make_token(value: msgspec.Struct) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
 
 
 def read_token(text: str | None, type: type[T]) -> T | None:

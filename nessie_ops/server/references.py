@@ -1,16 +1,15 @@
-"""Endpoints of branches and tags: list, create, get, assign, delete, properties, recent changes, reference log."""
+"""Endpoints of branches and tags: list, create, get, assign, delete, set properties."""
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Any
 
 import msgspec
 from litestar import Response, delete, get, post, put
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import NO_ANCESTOR, CommitHash, Reference, ReferenceType
-from nessie_ops.model.wire import RecentChanges, RecentHead, ReferenceMetadata, ReferencePage, SingleReference
+from nessie_ops.model import Reference, ReferenceType
+from nessie_ops.model.wire import ReferenceMetadata, ReferencePage, SingleReference
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
 from nessie_ops.server.filters import read_filter
@@ -21,12 +20,9 @@ from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import check_source, check_type, get_absolute, get_body_hash, parse_plain_ref, parse_ref
-from nessie_ops.versioning.references import CREATED
-from nessie_ops.versioning.versionstore import MAX_PAGE, VersionStore
+from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 MAX_METADATA_PAGE = 250  # references with metadata in a page: each costs a walk of the commit graph
-MAX_RECENT_HEADS = 20
-MAX_SCAN = 1000  # commits that recent changes look at
 
 _TYPES = {"BRANCH": ReferenceType.BRANCH, "branch": ReferenceType.BRANCH} | {
     "TAG": ReferenceType.TAG,
@@ -128,30 +124,6 @@ def update_properties(store: Store, request: AnyRequest, ref: Segment, body: Bod
     return json_response(SingleReference(updated))
 
 
-@get("/trees/{ref:str}/recent-changes", sync_to_thread=True)
-def get_recent_changes(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
-    """Former heads of a reference, newest first, from the reference log since it was created."""
-    scan = min(Query(request).integer("scan-commits") or 0, MAX_SCAN)
-    reference = store.get_reference(parse_plain_ref(store, ref))
-    moves = store.list_moves(name=reference.name, newest_first=True, limit=MAX_RECENT_HEADS)
-    own = takewhile(lambda move: move.action != CREATED, moves)
-    former = [move.before for move in own if move.before and move.before != move.after]
-    if scan > 0:
-        store.list_log(reference.hash, limit=scan)  # raises when a commit of the log cannot be read
-    changes = RecentChanges(
-        reference=reference,
-        current=_to_head(store, reference.hash),
-        previous=tuple(_to_head(store, commit) for commit in former),
-        commit_log_consistency="COMMIT_CONSISTENT" if scan > 0 else "NOT_CHECKED",
-    )
-    return json_response(changes)
-
-
-def _to_head(store: VersionStore, commit: CommitHash) -> RecentHead:
-    meta = None if commit == NO_ANCESTOR else store.get_commit(commit)
-    return RecentHead(commit, "COMMIT_CONSISTENT", meta)
-
-
 HANDLERS = [
     list_references,
     create_reference,
@@ -159,5 +131,4 @@ HANDLERS = [
     assign_reference,
     delete_reference,
     update_properties,
-    get_recent_changes,
 ]

@@ -144,8 +144,10 @@ class Transaction:
         found = self.connection.execute(select(tables.reference).where(tables.reference.c.head == head))
         return [ReferenceRecord(*row) for row in found]
 
-    def list_moves(self, name: str | None, after_seq: int, limit: int, *, newest_first: bool) -> list[Move]:
-        """Rows of the reference log with a greater sequence number, of one reference or all."""
+    def list_moves(
+        self, name: str | None, after_seq: int, limit: int, *, newest_first: bool, before_seq: int | None = None
+    ) -> list[Move]:
+        """Rows of the reference log with sequence numbers between these two, of one reference or all."""
         if name is not None and not rows.storable(name):
             return []
         log = tables.reference_log
@@ -153,6 +155,8 @@ class Transaction:
         statement = select(log).where(log.c.seq > after_seq).order_by(order).limit(limit)
         if name is not None:
             statement = statement.where(log.c.name == name)
+        if before_seq is not None:
+            statement = statement.where(log.c.seq < before_seq)
         return [Move(*row) for row in self.connection.execute(statement)]
 
 
@@ -283,9 +287,11 @@ class WriteTransaction(Transaction):
         self.flush()
         return super().find_references_at(head)
 
-    def list_moves(self, name: str | None, after_seq: int, limit: int, *, newest_first: bool) -> list[Move]:
+    def list_moves(
+        self, name: str | None, after_seq: int, limit: int, *, newest_first: bool, before_seq: int | None = None
+    ) -> list[Move]:
         self.flush()
-        return super().list_moves(name, after_seq, limit, newest_first=newest_first)
+        return super().list_moves(name, after_seq, limit, newest_first=newest_first, before_seq=before_seq)
 
     def insert_reference(self, record: ReferenceRecord) -> None:
         """Add a reference; call `get_reference` with `lock` before, which says that there is none."""

@@ -29,7 +29,7 @@ from nessie_ops.model import (
 )
 from nessie_ops.store import Kind, Objects, Transaction
 from nessie_ops.versioning import tree
-from nessie_ops.versioning.codec import Commit, Leaf, decode_changes, decode_commit, meta_of, to_hash, to_micros
+from nessie_ops.versioning.codec import Change, Commit, Leaf, decode_changes, decode_commit, meta_of, to_hash, to_micros
 from nessie_ops.versioning.objects import (
     StoredNodes,
     find_commit,
@@ -41,6 +41,7 @@ from nessie_ops.versioning.objects import (
 from nessie_ops.versioning.references import get_reference
 
 LOG_CHUNK = 250  # commits per recursive query
+SMALL_CHUNK = 32  # of the first query where few may be enough
 
 
 class Divergence(NamedTuple):
@@ -247,8 +248,11 @@ def diff(
     ]
 
 
-def _list_ancestors(tx: Transaction, commit: Commit | None, limit: int) -> Iterator[Commit]:
-    """A commit and its direct ancestors, at most `limit`; those that are not in memory come by the chunk."""
+def list_ancestors(tx: Transaction, commit: Commit | None, limit: int, chunk: int) -> Iterator[Commit]:
+    """A commit and its direct ancestors, at most `limit`; ReferenceNotFound when one is missing.
+
+    Those that are not in memory come by the chunk, each of which is longer than the one before.
+    """
     while commit and limit > 0:
         yield commit
         limit -= 1
@@ -256,22 +260,33 @@ def _list_ancestors(tx: Transaction, commit: Commit | None, limit: int) -> Itera
             return
         cached = tx.peek(Kind.COMMIT, commit.parent)
         if cached is None:
-            chunk = tx.load_ancestors(commit.parent, min(LOG_CHUNK, limit), decode_commit)
-            yield from chunk[:-1]
-            limit -= len(chunk) - 1
-            cached = chunk[-1]
+            loaded = tx.load_ancestors(commit.parent, min(chunk, limit), decode_commit)
+            if not loaded:
+                raise ReferenceNotFound(f"Commit '{commit.parent_hash}' not found")
+            yield from loaded[:-1]
+            limit -= len(loaded) - 1
+            cached, chunk = loaded[-1], min(2 * chunk, LOG_CHUNK)
         commit = cached
 
 
 def list_log(
-    tx: Transaction, at: CommitHash, limit_hash: CommitHash | None, limit: int, with_operations: bool
+    tx: Transaction,
+    at: CommitHash,
+    limit_hash: CommitHash | None,
+    limit: int,
+    with_operations: bool,
+    max_operations: int | None,
 ) -> list[LogEntry]:
     commits: list[Commit] = []
-    for commit in _list_ancestors(tx, find_commit(tx, at), limit):
+    changes: dict[bytes, list[Change]] = {}
+    room = max_operations
+    for commit in list_ancestors(tx, find_commit(tx, at), limit, SMALL_CHUNK if with_operations else LOG_CHUNK):
         commits.append(commit)
-        if commit.hash == limit_hash:
+        if with_operations:
+            changes[commit.id] = decode_changes(commit.operations)
+            room = None if room is None else room - len(changes[commit.id])
+        if commit.hash == limit_hash or (room is not None and room <= 0):
             break
-    changes = {commit.id: decode_changes(commit.operations) for commit in commits if with_operations}
     contents = load_contents(tx, (leaf for some in changes.values() for _, leaf in some if leaf))
     return [
         LogEntry(

@@ -192,7 +192,7 @@ def update_properties(
 
 
 def list_moves(
-    tx: Transaction, name: str | None, after_seq: int, limit: int, newest_first: bool
+    tx: Transaction, name: str | None, after_seq: int, limit: int, newest_first: bool, before_seq: int | None = None
 ) -> list[ReferenceMove]:
     return [
         ReferenceMove(
@@ -204,7 +204,7 @@ def list_moves(
             None if move.action == DELETED else to_hash(move.after),
             from_micros(move.at),
         )
-        for move in tx.list_moves(name, after_seq, limit, newest_first=newest_first)
+        for move in tx.list_moves(name, after_seq, limit, newest_first=newest_first, before_seq=before_seq)
     ]
 
 

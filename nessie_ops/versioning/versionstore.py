@@ -13,32 +13,21 @@ from typing import Self
 from uuid import uuid4
 
 from nessie_ops.model import (
-    CONFIG_TYPES,
     CommitHash,
-    CommitMeta,
     CommitResult,
-    Content,
     ContentKey,
-    Detached,
-    DiffEntry,
-    Entry,
-    LogEntry,
     Merge,
     MergeResult,
     NewCommit,
     Operation,
     Reference,
-    ReferenceMove,
-    ReferenceSpec,
     ReferenceType,
     RepositoryConfig,
     Transplant,
 )
-from nessie_ops.store import Job, NotCached, Store
+from nessie_ops.store import Job, Store
 from nessie_ops.versioning import (
     commits,
-    events,
-    history,
     merging,
     references,
     repository,
@@ -47,21 +36,18 @@ from nessie_ops.versioning import (
 )
 from nessie_ops.versioning import purge as housekeeping
 from nessie_ops.versioning import restore as restoring
-from nessie_ops.versioning.events import EventPage
-from nessie_ops.versioning.history import Divergence
 from nessie_ops.versioning.purge import Progress, Purged
-from nessie_ops.versioning.references import RepositoryInfo
+from nessie_ops.versioning.reader import Reader
 from nessie_ops.versioning.restore import Restored
 
 DEFAULT_BRANCH = "main"
-MAX_PAGE = 10_000  # rows that one listing returns at most; the REST layer pages through more
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class VersionStore:
+class VersionStore(Reader):
     """A versioned catalog: contents under keys, on branches and tags, with full history."""
 
     def __init__(
@@ -73,12 +59,12 @@ class VersionStore:
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         """Use `store`, creating the default branch (empty) in a new one."""
-        self._store = store
         self._clock = clock
         self._new_id = new_id
         with store.read() as tx:
             info = references.get_info(tx)
-        self.info = info or store.run(lambda tx: references.initialize(tx, default_branch, clock()), default_branch)
+        info = info or store.run(lambda tx: references.initialize(tx, default_branch, clock()), default_branch)
+        super().__init__(store, info)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, **options: object) -> Self:
@@ -91,55 +77,12 @@ class VersionStore:
     def close(self) -> None:
         self._store.close()
 
-    @property
-    def store(self) -> Store:
-        """The database below, for what stands beside versioning."""
-        return self._store
-
-    @property
-    def default_branch(self) -> str:
-        return self.info.default_branch
-
     # -- references ---------------------------------------------------------------------------
-
-    def get_info(self) -> RepositoryInfo:
-        """Default branch and time of creation of the repository."""
-        return self.info
-
-    def list_repository_configs(self, types: Iterable[str] = CONFIG_TYPES) -> list[RepositoryConfig]:
-        """Those configurations of these types that were ever set."""
-        with self._store.read() as tx:
-            return repository.list_configs(tx, types)
 
     def update_repository_config(self, config: RepositoryConfig) -> RepositoryConfig | None:
         """Replace the configuration of its type; the one before.  BadRequest when a policy cannot be read."""
         # The default branch's row is locked so that each writer learns what it replaced.
         return self._store.run(lambda tx: repository.update_config(tx, config), self.default_branch)
-
-    def list_references(
-        self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
-    ) -> list[Reference]:
-        """Branches by name, then tags by name, from after the given (type, name)."""
-        with self._store.read() as tx:
-            return references.list_references(tx, prefix, after, limit)
-
-    def get_reference(self, name: str) -> Reference:
-        """The branch or tag `name` with its head; ReferenceNotFound."""
-        return references.get_named(self.get_references([name]), name)
-
-    def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
-        """Those of these references that exist, by name, in one query; at most 500."""
-        return {name: references.to_reference(record) for name, record in self._store.get_heads(names).items()}
-
-    def watch_references(self) -> references.WatchedReferences | None:
-        """A way for one event loop to read references without waiting in a thread; None where there is none."""
-        watched = self._store.watch_heads()
-        return references.WatchedReferences(watched) if watched else None
-
-    @property
-    def reads_inline(self) -> bool:
-        """Whether reading a few rows takes less time than handing the work to a thread."""
-        return self._store.dialect.inline_reads
 
     def create_reference(
         self, kind: ReferenceType, name: str, target: CommitHash, *, properties: Mapping[str, str] | None = None
@@ -176,101 +119,7 @@ class VersionStore:
             name,
         )
 
-    def list_moves(
-        self, *, name: str | None = None, after_seq: int = 0, limit: int = MAX_PAGE, newest_first: bool = False
-    ) -> list[ReferenceMove]:
-        """The reference log: every creation, move, property change and deletion, by sequence number."""
-        with self._store.read() as tx:
-            return references.list_moves(tx, name, after_seq, limit, newest_first)
-
-    def list_events(
-        self,
-        *,
-        name: str | None = None,
-        after_seq: int = 0,
-        limit: int = MAX_PAGE,
-        accepts: Callable[[ReferenceMove], bool] | None = None,
-    ) -> EventPage:
-        """The next `limit` rows of the reference log as events; those that `accepts` refuses are passed over."""
-        with self._store.read() as tx:
-            return events.list_events(tx, self.info, name, after_seq, limit, accepts)
-
-    # -- reading ------------------------------------------------------------------------------
-
-    def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
-        """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
-        parsed = ReferenceSpec.parse(spec, self.default_branch) if isinstance(spec, str) else spec
-        with self._store.read() as tx:
-            return history.resolve(tx, parsed)
-
-    def get_commit(self, commit: CommitHash) -> CommitMeta:
-        """Who made a commit, when and why; ReferenceNotFound."""
-        with self._store.read() as tx:
-            return history.get_commit(tx, commit)
-
-    def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
-        """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
-        with self._store.read() as tx:
-            return history.get_contents(tx, at, keys)
-
-    def find_cached_contents(self, at: CommitHash, keys: Sequence[ContentKey]) -> dict[ContentKey, Content] | None:
-        """Like `get_contents`, from memory; None when that does not hold all it takes."""
-        try:
-            return history.get_contents(self._store.objects, at, keys)
-        except NotCached:
-            return None
-
-    def list_entries(
-        self,
-        at: CommitHash,
-        *,
-        prefix: ContentKey | None = None,
-        first: ContentKey | None = None,
-        last: ContentKey | None = None,
-        limit: int = MAX_PAGE,
-        with_content: bool = False,
-    ) -> list[Entry]:
-        """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
-        with self._store.read() as tx:
-            return history.list_entries(tx, at, prefix, first, last, limit, with_content)
-
-    def list_log(
-        self,
-        at: CommitHash,
-        *,
-        limit_hash: CommitHash | None = None,
-        limit: int = 250,
-        with_operations: bool = False,
-    ) -> list[LogEntry]:
-        """Commits from `at` backwards along direct parents; `limit_hash` is the last one returned."""
-        with self._store.read() as tx:
-            return history.list_log(tx, at, limit_hash, limit, with_operations)
-
-    def diff(
-        self,
-        before: CommitHash,
-        after: CommitHash,
-        *,
-        prefix: ContentKey | None = None,
-        first: ContentKey | None = None,
-        last: ContentKey | None = None,
-        limit: int = MAX_PAGE,
-    ) -> list[DiffEntry]:
-        """Keys whose value differs between two commits, in key order.  Cost: proportional to the differences."""
-        with self._store.read() as tx:
-            return history.diff(tx, before, after, prefix, first, last, limit)
-
-    def get_merge_base(self, a: CommitHash, b: CommitHash) -> CommitHash | None:
-        """The best common ancestor over direct and merge parents; None when there is none."""
-        with self._store.read() as tx:
-            return history.get_merge_base(tx, a, b)
-
-    def compare(self, a: CommitHash, b: CommitHash) -> Divergence:
-        """Commits on `a` and not on `b` and the reverse, along direct parents, and where they part."""
-        with self._store.read() as tx:
-            return history.compare(tx, a, b)
-
-    # -- writing ------------------------------------------------------------------------------
+    # -- commits ------------------------------------------------------------------------------
 
     def commit(
         self, branch: str, expected: CommitHash, meta: NewCommit, operations: Sequence[Operation]

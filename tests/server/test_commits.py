@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nessie_ops.server import listings
 from tests.server.helpers import (
     UNKNOWN,
     Api,
@@ -265,6 +266,25 @@ def test_a_log_page_is_never_longer_than_250(api: Api) -> None:
         page = api.get("trees/main/history", **{"max-records": limit})
         assert len(page["logEntries"]) == 250 and page["hasMore"] is True
     assert len(api.log(**{"page-token": page["token"]})) == 2
+
+
+def test_a_log_page_with_operations_is_bounded_by_them(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listings, "MAX_LOG_OPERATIONS", 10)
+    sizes = [1, 4, 4, 1, 30, 1, 12, 3]
+    for n, size in enumerate(sizes):
+        api.commit(*(put(f"t{n}_{i}") for i in range(size)))
+    whole = api.log()
+    for params in ({"fetch": "ALL"}, {"fetch": "ALL", "filter": "true"}):
+        token, pages = "", []
+        while token is not None:
+            page = api.get("trees/main/history", **params, **{"page-token": token})
+            pages.append(page["logEntries"])
+            token = page["token"]
+        counts = [[len(row["operations"]) for row in rows] for rows in pages]
+        assert counts == [[3, 12], [1, 30], [1, 4, 4, 1]]
+        assert [row["commitMeta"] for rows in pages for row in rows] == [row["commitMeta"] for row in whole]
+    stop = api.get("trees/main/history", fetch="ALL", **{"limit-hash": whole[1]["commitMeta"]["hash"]})
+    assert len(stop["logEntries"]) == 2 and stop["hasMore"] is False
 
 
 @pytest.mark.parametrize(

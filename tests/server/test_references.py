@@ -242,26 +242,18 @@ def test_the_reference_log_tells_every_move(api: Api) -> None:
     assert page["moves"][0]["action"] == "DELETED" and page["hasMore"] is True
 
 
-def test_recent_changes_tell_former_heads(api: Api) -> None:
-    heads = [Z]
-    for n in range(3):
-        api.add_table(f"t{n}")
-        heads.append(api.head())
-    api.call("PUT", f"trees/main@{heads[3]}", json={"hash": heads[1]})
-    changes = api.get("trees/main/recent-changes", **{"scan-commits": 10})
-    assert changes["reference"]["hash"] == changes["current"]["commitHash"] == heads[1]
-    assert [row["commitHash"] for row in changes["previous"]] == [heads[3], heads[2], heads[1], heads[0]]
-    assert changes["previous"][0]["meta"]["message"] == "m" and changes["previous"][-1]["meta"] is None
-    assert changes["commitLogConsistency"] == "COMMIT_CONSISTENT"
-    assert api.get("trees/main/recent-changes")["commitLogConsistency"] == "NOT_CHECKED"
-    assert api.get(f"trees/main@{heads[1]}/recent-changes", 400)["errorCode"] == "BAD_REQUEST"
-
-
-def test_recent_changes_of_a_branch_are_not_those_of_another_that_had_its_name(api: Api) -> None:
-    api.add_table("t")
-    first = api.branch("x")
-    api.add_table("old", "x")
-    api.call("DELETE", f"trees/x@{api.head('x')}")
-    api.branch("x")
-    api.add_table("new", "x")
-    assert [row["commitHash"] for row in api.get("trees/x/recent-changes")["previous"]] == [first]
+def test_pages_of_the_reference_log_meet_in_both_directions(api: Api) -> None:
+    for n in range(5):
+        api.branch(f"b{n}")
+    for params in ({}, {"newest-first": "true"}, {"after": 2}, {"after": 2, "newest-first": "true"}, {"name": "b3"}):
+        whole = api.get("reference-log", **params)
+        assert (whole["hasMore"], whole["token"]) == (False, None)
+        paged, token = [], ""
+        while token is not None:
+            page = api.get("reference-log", **params, **{"max-records": 2, "page-token": token})
+            assert page["hasMore"] is (page["token"] is not None)
+            paged += page["moves"]
+            token = page["token"]
+            known = {move["seq"] for move in whole["moves"]}
+        assert [move for move in paged if move["seq"] in known] == whole["moves"]
+        api.get("reference-log", 400, **{"page-token": "x"})

@@ -21,8 +21,7 @@ from nessie_ops.server.requests import KeysIn, check_keys, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.v1.specs import read_spec, to_spec
 from nessie_ops.server.v1.wire import ContentsV1, Diffs, EntryPageV1, EntryV1
-from nessie_ops.versioning import VersionStore
-from nessie_ops.versioning.versionstore import MAX_PAGE
+from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 
 @get("/trees/tree/{ref:str}/entries", sync_to_thread=True)

@@ -38,8 +38,7 @@ from nessie_ops.server.requests import read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.v1.specs import read_spec
 from nessie_ops.server.v1.wire import Namespaces
-from nessie_ops.versioning import VersionStore
-from nessie_ops.versioning.versionstore import MAX_PAGE
+from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 _ONLY_NAMESPACES = "entry.contentType == 'NAMESPACE'"
 

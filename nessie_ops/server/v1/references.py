@@ -20,8 +20,7 @@ from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import check_source, check_type, get_body_hash
 from nessie_ops.server.v1.specs import get_default, read_expected, read_name
 from nessie_ops.server.v1.wire import BranchV1, ReferencePageV1, TagV1, to_reference
-from nessie_ops.versioning import VersionStore
-from nessie_ops.versioning.versionstore import MAX_PAGE
+from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 
 class NewReference(msgspec.Struct, frozen=True):
