@@ -27,6 +27,7 @@ from nessie_ops.model.content import (
     decode_content,
     encode_content,
     same_but_id,
+    tidy,
     with_id,
 )
 from nessie_ops.model.events import (
@@ -149,5 +150,6 @@ __all__ = [
     "parse_hash_spec",
     "parse_time",
     "same_but_id",
+    "tidy",
     "with_id",
 ]

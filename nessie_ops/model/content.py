@@ -54,10 +54,6 @@ class Namespace(_Content, frozen=True, kw_only=True, tag="NAMESPACE"):
     elements: tuple[str, ...]
     properties: dict[str, str] | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        if not self.properties:  # none is none: both spellings have one value
-            msgspec.structs.force_setattr(self, "properties", UNSET)
-
 
 class UDF(_Content, frozen=True, kw_only=True, tag="UDF"):
     metadata_location: str | UnsetType = UNSET
@@ -86,6 +82,13 @@ def encode_content(content: Content) -> bytes:
 
 def decode_content(raw: bytes) -> Content:
     return _decoder.decode(raw)
+
+
+def tidy(content: Content) -> Content:
+    """`content` in the one spelling of "no properties" that is written: without the field."""
+    if isinstance(content, Namespace) and content.properties == {}:
+        return msgspec.structs.replace(content, properties=UNSET)
+    return content
 
 
 def with_id(content: Content, content_id: str) -> Content:

@@ -13,7 +13,7 @@ from nessie_ops.server.live import in_thread
 from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
-from nessie_ops.server.requests import MergeIn, TransplantIn, check_keys, read_body, read_commit, to_new_commit
+from nessie_ops.server.requests import MergeIn, TransplantIn, read_body, read_commit, tidy_modes, to_new_commit
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import get_body_hash, parse_ref, read_target
 from nessie_ops.versioning import VersionStore
@@ -70,13 +70,12 @@ def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respon
 
 def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
     """What a request to merge asks for."""
-    check_keys(mode.key for mode in given.key_merge_modes)
     return Merge(
         from_ref=_read_source(store, given.from_ref_name),
         from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source hash"),
         meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
         default_behavior=given.default_key_merge_mode,
-        key_modes=given.key_merge_modes,
+        key_modes=tidy_modes(given.key_merge_modes),
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
     )
@@ -97,7 +96,6 @@ def to_transplant(
     store: VersionStore, request: AnyRequest, given: TransplantIn, message: str | None = None
 ) -> Transplant:
     """What a request to transplant asks for; `message` stands in for one in the body."""
-    check_keys(mode.key for mode in given.key_merge_modes)
     return Transplant(
         from_ref=_read_source(store, given.from_ref_name),
         hashes=tuple(
@@ -106,7 +104,7 @@ def to_transplant(
         ),
         meta=to_new_commit(given.commit_meta, request, given.message or message) or NewCommit(message=""),
         default_behavior=given.default_key_merge_mode,
-        key_modes=given.key_merge_modes,
+        key_modes=tidy_modes(given.key_merge_modes),
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
     )

@@ -15,7 +15,7 @@ import msgspec
 from litestar import Request
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, NewCommit, Operation
+from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, NewCommit, Operation, Put, tidy
 from nessie_ops.server.problems import UnsupportedMediaType
 from nessie_ops.versioning.transplanting import MAX_TRANSPLANTED
 
@@ -142,7 +142,27 @@ def read_commit(request: AnyRequest, body: bytes) -> tuple[NewCommit, tuple[Oper
     meta = to_new_commit(given.commit_meta, request)
     if meta is None:
         raise BadRequest("commitMeta.message: must not be null.")
-    return meta, given.operations
+    return meta, tuple(_tidy(operation) for operation in given.operations)
+
+
+def _tidy(operation: Operation) -> Operation:
+    if not isinstance(operation, Put) or operation.content is tidy(operation.content):
+        return operation
+    return Put(operation.key, tidy(operation.content))
+
+
+def tidy_modes(modes: Iterable[KeyMergeMode]) -> tuple[KeyMergeMode, ...]:
+    """The modes, whose keys obey the limits, with their contents as `tidy` leaves them."""
+    modes = tuple(modes)
+    check_keys(mode.key for mode in modes)
+    return tuple(
+        msgspec.structs.replace(
+            mode,
+            expected_target_content=mode.expected_target_content and tidy(mode.expected_target_content),
+            resolved_content=mode.resolved_content and tidy(mode.resolved_content),
+        )
+        for mode in modes
+    )
 
 
 def to_new_commit(given: CommitMetaIn, request: AnyRequest, default_message: str | None = None) -> NewCommit | None:

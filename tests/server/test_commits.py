@@ -336,3 +336,14 @@ def test_every_type_of_content_comes_back_as_it_was_sent(api: Api) -> None:
         found = api.content(name)
         assert found.pop("id")
         assert found == content
+
+
+def test_no_properties_have_one_spelling(api: Api) -> None:
+    api.commit(put("n", namespace("n") | {"properties": {}}))
+    written = api.content("n")
+    assert "properties" not in written
+    assert "allProperties" not in api.log()[0]["commitMeta"]
+    api.branch("f")
+    api.commit(put("n", written | {"properties": {"a": "b"}}), ref="f")
+    mode = {"key": key("n"), "expectedTargetContent": written | {"properties": {}}, "resolvedContent": written}
+    assert api.merge("f", keyMergeModes=[mode])["wasSuccessful"] is True
