@@ -6,8 +6,9 @@ from nessie_ops.store.heads import WatchedHeads
 from nessie_ops.store.rows import Kind, Move, ReferenceRecord
 from nessie_ops.store.schema import Upgrade
 from nessie_ops.store.store import Store
-from nessie_ops.store.transactions import NotCached, Objects, Transaction, WriteTransaction
+from nessie_ops.store.transactions import NotCached, Objects, Transaction
 from nessie_ops.store.upgrade import upgrade_store
+from nessie_ops.store.writing import WriteTransaction
 
 __all__ = [
     "Cache",

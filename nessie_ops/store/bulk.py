@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import delete, func, insert, select, update
 
 from nessie_ops.store import tables
+from nessie_ops.store.packing import unpack
 from nessie_ops.store.rows import Kind, Move
-from nessie_ops.store.transactions import Transaction, WriteTransaction, unpack
+from nessie_ops.store.transactions import Transaction
+from nessie_ops.store.writing import WriteTransaction
 
 _AT_ONCE = 500
 

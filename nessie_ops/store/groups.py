@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from nessie_ops.errors import OutcomeUnknown
-from nessie_ops.store.transactions import WriteTransaction
+from nessie_ops.store.writing import WriteTransaction
 
 MAX_JOBS = 64  # of one transaction: bounds how long the first waits for the last
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, func, select
 
 from nessie_ops.store import tables
+from nessie_ops.store.packing import unpack
 from nessie_ops.store.rows import Kind, Move, ReferenceRecord
-from nessie_ops.store.transactions import Transaction, unpack
+from nessie_ops.store.transactions import Transaction
 
 BATCH = 500  # rows of a query: some megabytes of nodes, and below the parameter limit of every database
 

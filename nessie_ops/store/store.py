@@ -27,7 +27,8 @@ from nessie_ops.store.groups import Groups, Job
 from nessie_ops.store.heads import Heads, WatchedHeads
 from nessie_ops.store.rows import ReferenceRecord, storable
 from nessie_ops.store.signal import Signal
-from nessie_ops.store.transactions import Objects, Transaction, WriteTransaction
+from nessie_ops.store.transactions import Objects, Transaction
+from nessie_ops.store.writing import WriteTransaction
 
 log = logging.getLogger("nessie_ops.store")
 T = TypeVar("T")

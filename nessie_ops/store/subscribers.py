@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from nessie_ops.store import tables
-from nessie_ops.store.transactions import Transaction, WriteTransaction
+from nessie_ops.store.transactions import Transaction
+from nessie_ops.store.writing import WriteTransaction
 
 subscriber, letter = tables.subscriber, tables.dead_letter
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, select
 
 from nessie_ops.store.rows import Kind
-from nessie_ops.store.transactions import Transaction, WriteTransaction
+from nessie_ops.store.transactions import Transaction
+from nessie_ops.store.writing import WriteTransaction
 
 
 class Candidates(NamedTuple):
