@@ -9,9 +9,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from nessie_ops.store import upgrade_store
 from nessie_ops.versioning import VersionStore
-from tests.golden.make import DATABASE, EXPECTED, describe, make
+from tests.golden.make import DATABASES, EXPECTED, describe, make
 
 
 def test_ids_of_the_same_history_are_the_same(tmp_path: Path) -> None:
@@ -20,9 +22,10 @@ def test_ids_of_the_same_history_are_the_same(tmp_path: Path) -> None:
     made.close()
 
 
-def test_a_released_database_is_readable_and_writable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", DATABASES, ids=lambda path: path.stem)
+def test_a_released_database_is_readable_and_writable(database: Path, tmp_path: Path) -> None:
     copy = tmp_path / "old.db"
-    shutil.copy(DATABASE, copy)
+    shutil.copy(database, copy)
     upgrade_store(f"sqlite:///{copy}")
     versions = VersionStore.open(f"sqlite:///{copy}")
     assert describe(versions) == json.loads(EXPECTED.read_text())

@@ -20,14 +20,14 @@ from nessie_ops.errors import BadRequest, StoreFormatError
 from nessie_ops.store import Store, migrations, tables, upgrade_store
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.check import check
-from tests.golden.make import DATABASE, EXPECTED, describe
+from tests.golden.make import DATABASES, EXPECTED, describe
 from tests.versioning.helpers import update
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> str:
     """The URL of a database of format 1."""
-    shutil.copy(DATABASE, tmp_path / "catalog.db")
+    shutil.copy(DATABASES[0], tmp_path / "catalog.db")
     return f"sqlite:///{tmp_path}/catalog.db"
 
 
