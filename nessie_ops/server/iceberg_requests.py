@@ -18,7 +18,7 @@ from nessie_ops.model import CommitHash, ContentKey, NewCommit
 from nessie_ops.server.paging import make_token, read_token
 from nessie_ops.server.paths import SLASH, restore
 from nessie_ops.server.problems import AnyRequest
-from nessie_ops.server.requests import CommitMetaIn, to_new_commit
+from nessie_ops.server.requests import CommitMetaIn, json_faults, to_new_commit
 
 T = TypeVar("T")
 
@@ -128,7 +128,8 @@ def next_token(page: Page, found: Names) -> dict[str, str]:
 
 def read_body(body: bytes, type: type[T]) -> T:
     """The body as `type`; msgspec's errors name the field that is wrong."""
-    return msgspec.json.decode(body, type=type)
+    with json_faults():
+        return msgspec.json.decode(body, type=type)
 
 
 def get_meta(request: AnyRequest) -> NewCommit:

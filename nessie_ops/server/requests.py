@@ -6,7 +6,8 @@ doubled fields are understood, the plural one wins.  Keys are valid when a funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
@@ -105,15 +106,24 @@ def read_body(request: AnyRequest, body: bytes, type: type[T]) -> T:
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if body and media_type != "application/json":
         raise UnsupportedMediaType(f"Content-Type: '{media_type}' is not supported; send application/json.")
-    try:
-        decoded: T = _decoder(cast(Any, type)).decode(body or b"{}")
-        return decoded
-    except (msgspec.ValidationError, RecursionError):
-        pass  # perhaps for a null, which means absent
-    try:
+    with json_faults():
+        try:
+            decoded: T = _decoder(cast(Any, type)).decode(body or b"{}")
+            return decoded
+        except (msgspec.ValidationError, RecursionError):
+            pass  # perhaps for a null, which means absent
         return msgspec.convert(_without_nulls(msgspec.json.decode(body or b"{}")), type)
+
+
+@contextmanager
+def json_faults() -> Iterator[None]:
+    """BadRequest for what is wrong with a body beyond its fields and its syntax."""
+    try:
+        yield
     except RecursionError:
         raise BadRequest("request body: JSON is nested too deeply.") from None
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"request body: is not UTF-8: {error}.") from None
 
 
 @cache

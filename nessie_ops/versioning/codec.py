@@ -27,6 +27,8 @@ from nessie_ops.model import (
 
 COMMIT_DOMAIN = b"nessie_ops commit 1\n"  # keeps a commit's hash from ever being that of anything else
 DIGEST_SIZE = 20
+MAX_CONTENT_BYTES = 4 << 20  # of one content, and of what is said of one commit: what every database takes in a row
+MAX_WORDS_BYTES = 1 << 20
 
 _TYPES = {
     ContentType.ICEBERG_TABLE: 1,
@@ -61,6 +63,8 @@ def leaf_of(content: Content) -> tuple[bytes, bytes]:
         decode_content(raw)  # structs check their fields when decoded only
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BadRequest(f"content: {error}") from None
+    if len(raw) > MAX_CONTENT_BYTES:
+        raise BadRequest(f"content: has {len(raw)} bytes as JSON; at most {MAX_CONTENT_BYTES} are stored.")
     leaf = Leaf(content.type, ContentId(str(content.id)), blake2b(raw, digest_size=DIGEST_SIZE).digest())
     return leaf.encode(), raw
 
@@ -114,7 +118,14 @@ _changes = msgspec.msgpack.Decoder(list[Change])
 
 
 def encode_words(words: Words) -> bytes:
-    return _words_encoder.encode(words)
+    """BadRequest when there are too many."""
+    raw = _words_encoder.encode(words)
+    if len(raw) > MAX_WORDS_BYTES:
+        raise BadRequest(
+            f"commitMeta: message, authors, sign-offs and properties have {len(raw)} bytes as JSON; at most "
+            f"{MAX_WORDS_BYTES} are stored."
+        )
+    return raw
 
 
 def encode_changes(changes: Sequence[Change]) -> bytes:

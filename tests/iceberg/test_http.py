@@ -358,3 +358,10 @@ class TestTables:
         assert path.name.endswith(".gz.metadata.json")
         assert path.read_bytes().startswith(b"\x1f\x8b")
         assert http.get(f"{db}/tables/z").json() == created
+
+    @pytest.mark.parametrize(
+        "body", [b'{"namespace":["\xff"]}', b"{" * 100_000, b'{"namespace":' + b"[" * 100_000, b"x"]
+    )
+    def test_what_is_hardly_json(self, http: httpx.Client, body: bytes) -> None:
+        answer = http.post("/v1/main/namespaces", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 400 and answer.json()["error"]["message"]
