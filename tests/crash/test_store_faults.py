@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
-from nessie_ops.model import NO_ANCESTOR, Merge, NewCommit, ReferenceType
+from nessie_ops.model import NO_ANCESTOR, Merge, NewCommit, ReferenceType, Transplant
 from nessie_ops.store import Store
 from nessie_ops.versioning import VersionStore
 from tests.versioning.helpers import commit, head, namespace, put, table, update
@@ -47,6 +47,10 @@ def _merge(versions: VersionStore) -> object:
 WRITES: dict[str, Write] = {
     "commit": lambda versions: commit(versions, put("n", namespace("n")), put("n.t", table(1))),
     "merge": _merge,
+    "transplant": lambda versions: versions.transplant(
+        "main", None, Transplant(from_ref="side", hashes=(head(versions, "side"),), meta=NewCommit(message=""))
+    ),
+    "revert": lambda versions: versions.revert("side", None, head(versions, "side")),
     "create": lambda versions: versions.create_reference(ReferenceType.BRANCH, "new", head(versions)),
     "assign": lambda versions: versions.assign_reference("side", None, head(versions)),
     "delete": lambda versions: versions.delete_reference("side", None),
