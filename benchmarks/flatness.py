@@ -36,10 +36,10 @@ class Cost:
         levels = sum(each.get(name, 0.0) for name in NODES)
         rows = sum(count for name, count in each.items() if "bytes" not in name)
         row = {"ms": median(self.milliseconds), "bytes": each.get("bytes", 0.0), "rows": rows, "levels": levels}
-        if "log bytes" in each:
-            row["log bytes"] = each["log bytes"]
+        row |= {name: each[name] for name in ("row bytes", "log bytes") if name in each}
         if levels:
-            row |= {"ms/level": row["ms"] / levels, "bytes/level": row["bytes"] / levels}
+            size = row.get("row bytes", row["bytes"])
+            row |= {"ms/level": row["ms"] / levels, "bytes/level": size / levels}
         return row
 
 
@@ -90,7 +90,8 @@ async def by_commits(subject: Subject, tables: int, lengths: Sequence[int], time
             length = wanted + 3 * times
             row, beside = grown.row(), new.row()
             rows[wanted] = {"ms": row["ms"], "ms, new branch": beside["ms"], "ratio": row["ms"] / beside["ms"]}
-            rows[wanted] |= {"bytes": row["bytes"], "bytes, new branch": beside["bytes"]}
+            size = "row bytes" if "row bytes" in row else "bytes"
+            rows[wanted] |= {size: row[size], f"{size}, new branch": beside[size]}
     return rows
 
 

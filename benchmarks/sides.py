@@ -49,17 +49,34 @@ class Side:
             execute(self.store, "CHECKPOINT")
 
     def size(self) -> dict[str, int]:
-        """Bytes of the database, bytes ever written to PostgreSQL's log, and rows by table."""
+        """Bytes of the database and rows by table; of PostgreSQL also the bytes of its log, and of the rows alone."""
         if self.store is None:
             return {}
         if self.store.startswith("sqlite"):
             return _sqlite_size(str(make_url(self.store).database))
-        names = [row[0] for row in execute(self.store, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-        counts = [f'(SELECT count(*) FROM "{name}")' for name in names]
-        totals = [f"pg_total_relation_size(quote_ident('{name}'))" for name in names]
-        log = "pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
-        row = execute(self.store, f"SELECT {log}, {' + '.join(totals)}, {', '.join(counts)}")[0]
-        return {"log bytes": int(row[0]), "bytes": int(row[1]), **dict(zip(names, map(int, row[2:])))}
+        return _postgres_size(self.store)
+
+
+ROW_HEADER = 28  # bytes of a row in PostgreSQL beside its columns
+
+
+def _postgres_size(url: str) -> dict[str, int]:
+    """The tables and indexes grow by many pages at a time and fill them later: only the rows' bytes grow evenly."""
+    listed = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+    columns: dict[str, list[str]] = {}
+    for table, column in execute(url, listed):
+        columns.setdefault(table, []).append(f'coalesce(pg_column_size("{column}"), 0)')
+    found = {"bytes": 0, "row bytes": 0}
+    found["log bytes"] = int(execute(url, "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0][0])
+    for table, sizes in columns.items():
+        whole = f"pg_total_relation_size(quote_ident('{table}'))"
+        count, rows, total = execute(
+            url, f'SELECT count(*), coalesce(sum({" + ".join(sizes)}), 0), {whole} FROM "{table}"'
+        )[0]
+        found[table] = int(count)
+        found["row bytes"] += int(rows) + ROW_HEADER * int(count)
+        found["bytes"] += int(total)
+    return found
 
 
 def _sqlite_size(path: str) -> dict[str, int]:
