@@ -1,4 +1,7 @@
-"""The values of the catalog: frozen structs, equal by content, that are also the JSON on the wire.  No I/O."""
+"""The values of the catalog: frozen structs, equal by content, that are also the JSON on the wire.  No I/O.
+
+Those that come by the thousand say `gc=False`: values form no cycles, so the collector need not look at them.
+"""
 
 from nessie_ops.model.commits import (
     AddedContent,

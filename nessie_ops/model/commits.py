@@ -16,18 +16,18 @@ from nessie_ops.model.keys import ContentKey
 from nessie_ops.model.references import Branch
 
 
-class Put(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
+class Put(msgspec.Struct, frozen=True, gc=False, tag="PUT", tag_field="type"):
     """Create, update or (with a Delete of the old key in the same commit) rename a content."""
 
     key: ContentKey
     content: Content
 
 
-class Delete(msgspec.Struct, frozen=True, tag="DELETE", tag_field="type"):
+class Delete(msgspec.Struct, frozen=True, gc=False, tag="DELETE", tag_field="type"):
     key: ContentKey
 
 
-class Unchanged(msgspec.Struct, frozen=True, tag="UNCHANGED", tag_field="type"):
+class Unchanged(msgspec.Struct, frozen=True, gc=False, tag="UNCHANGED", tag_field="type"):
     """Commit only if the key still has the value that it has at the expected hash.  Never stored."""
 
     key: ContentKey
@@ -36,7 +36,7 @@ class Unchanged(msgspec.Struct, frozen=True, tag="UNCHANGED", tag_field="type"):
 Operation = Put | Delete | Unchanged
 
 
-class NewCommit(msgspec.Struct, frozen=True, kw_only=True):
+class NewCommit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a caller may say of a commit; the rest of CommitMeta is the version store's to fill in."""
 
     message: str
@@ -47,7 +47,7 @@ class NewCommit(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, tuple[str, ...]] = {}
 
 
-class CommitMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class CommitMeta(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """All that is recorded of a commit besides its operations.  Times are UTC; names are sorted as given."""
 
     hash: CommitHash
@@ -78,7 +78,7 @@ class CheckedCommit(msgspec.Struct, frozen=True, rename={"hash": "commitHash", "
     meta: CommitMeta | None
 
 
-class PutLog(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
+class PutLog(msgspec.Struct, frozen=True, gc=False, tag="PUT", tag_field="type"):
     """A put as the log shows it: the whole content with its id."""
 
     key: ContentKey
@@ -86,7 +86,7 @@ class PutLog(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
     documentation: None = None
 
 
-class LogEntry(msgspec.Struct, frozen=True, rename="camel"):
+class LogEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A commit in a log; `operations` is None unless asked for: deletes then puts, each sorted by key."""
 
     commit_meta: CommitMeta
@@ -94,19 +94,19 @@ class LogEntry(msgspec.Struct, frozen=True, rename="camel"):
     operations: tuple[PutLog | Delete, ...] | None = None
 
 
-class AddedContent(msgspec.Struct, frozen=True, rename="camel"):
+class AddedContent(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     key: ContentKey
     content_id: ContentId
 
 
-class CommitResult(msgspec.Struct, frozen=True, rename="camel"):
+class CommitResult(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Where a commit left its branch; `added_contents` has the ids given to new contents, None when there are none."""
 
     target_branch: Branch
     added_contents: tuple[AddedContent, ...] | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, rename="camel"):
+class Entry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A row of a listing; `content` only when asked for."""
 
     type: ContentType
@@ -115,7 +115,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
     content: Content | None = None
 
 
-class DiffEntry(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to"}):
+class DiffEntry(msgspec.Struct, frozen=True, gc=False, rename={"before": "from", "after": "to"}):
     """A key whose value differs; None where it does not exist."""
 
     key: ContentKey

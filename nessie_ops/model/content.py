@@ -24,7 +24,7 @@ class ContentType(StrEnum):
     DELTA_LAKE_TABLE = "DELTA_LAKE_TABLE"
 
 
-class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
+class _Content(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", tag_field="type"):
     id: str | UnsetType = UNSET
 
     @property
@@ -32,7 +32,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_fi
         return ContentType(str(self.__struct_config__.tag))
 
 
-class IcebergTable(_Content, frozen=True, kw_only=True, tag="ICEBERG_TABLE"):
+class IcebergTable(_Content, frozen=True, kw_only=True, gc=False, tag="ICEBERG_TABLE"):
     """Pointer to a table metadata file and the on-reference state inside it; all -1 or 0 where there is none."""
 
     metadata_location: Location
@@ -42,7 +42,7 @@ class IcebergTable(_Content, frozen=True, kw_only=True, tag="ICEBERG_TABLE"):
     sort_order_id: Int32
 
 
-class IcebergView(_Content, frozen=True, kw_only=True, tag="ICEBERG_VIEW"):
+class IcebergView(_Content, frozen=True, kw_only=True, gc=False, tag="ICEBERG_VIEW"):
     metadata_location: Location
     version_id: Int64
     schema_id: Int32
@@ -50,12 +50,12 @@ class IcebergView(_Content, frozen=True, kw_only=True, tag="ICEBERG_VIEW"):
     dialect: str | UnsetType = UNSET
 
 
-class Namespace(_Content, frozen=True, kw_only=True, tag="NAMESPACE"):
+class Namespace(_Content, frozen=True, kw_only=True, gc=False, tag="NAMESPACE"):
     elements: tuple[str, ...]
     properties: dict[str, str] | UnsetType = UNSET
 
 
-class UDF(_Content, frozen=True, kw_only=True, tag="UDF"):
+class UDF(_Content, frozen=True, kw_only=True, gc=False, tag="UDF"):
     metadata_location: str | UnsetType = UNSET
     version_id: str | UnsetType = UNSET
     signature_id: str | UnsetType = UNSET
@@ -63,7 +63,7 @@ class UDF(_Content, frozen=True, kw_only=True, tag="UDF"):
     dialect: str | UnsetType = UNSET
 
 
-class DeltaLakeTable(_Content, frozen=True, kw_only=True, tag="DELTA_LAKE_TABLE"):
+class DeltaLakeTable(_Content, frozen=True, kw_only=True, gc=False, tag="DELTA_LAKE_TABLE"):
     metadata_location_history: tuple[str, ...]
     checkpoint_location_history: tuple[str, ...]
     last_checkpoint: str | None = None

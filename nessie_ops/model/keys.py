@@ -23,7 +23,7 @@ _UNESCAPES = {code[1]: char for char, code in _ESCAPES.items()}
 
 
 @total_ordering
-class ContentKey(msgspec.Struct, frozen=True):
+class ContentKey(msgspec.Struct, frozen=True, gc=False):
     """The name of a content on a reference, such as ("db", "orders")."""
 
     elements: tuple[str, ...]

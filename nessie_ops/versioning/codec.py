@@ -53,7 +53,14 @@ class Leaf(NamedTuple):
 
     @staticmethod
     def decode(raw: bytes) -> Leaf:
-        return Leaf(_TYPE_OF[raw[0]], ContentId(str(UUID(bytes=raw[1:17]))), raw[17:])
+        digits = raw[1:17].hex()
+        id = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return Leaf(_TYPE_OF[raw[0]], ContentId(id), raw[17:])
+
+
+def type_of(leaf: bytes) -> ContentType:
+    """The content type of an encoded leaf."""
+    return _TYPE_OF[leaf[0]]
 
 
 def leaf_of(content: Content) -> tuple[bytes, bytes]:

@@ -44,6 +44,7 @@ from nessie_ops.versioning.codec import (
     encode_words,
     leaf_of,
     to_micros,
+    type_of,
 )
 from nessie_ops.versioning.conflicts import (
     compare_leaves,
@@ -203,7 +204,7 @@ def _plan_update(put: Put, base: bytes) -> _Edit:
 
 
 def _check_type(put: Put, leaf: bytes) -> None:
-    existing = Leaf.decode(leaf).type
+    existing = type_of(leaf)
     if put.content.type != existing:
         raise BadRequest(
             f"Key '{put.key}': a {existing} cannot become a {put.content.type} with the same content ID; "

@@ -12,7 +12,7 @@ from nessie_ops.errors import ReferenceConflict
 from nessie_ops.model import Conflict, ConflictType, ContentKey, ContentType
 from nessie_ops.store import Transaction
 from nessie_ops.versioning import tree
-from nessie_ops.versioning.codec import Change, Leaf
+from nessie_ops.versioning.codec import Change, Leaf, type_of
 from nessie_ops.versioning.objects import StoredNodes
 
 _DIFFERS = {
@@ -115,7 +115,7 @@ def _parents(key: bytes) -> list[bytes]:
 
 
 def _is_namespace(leaf: bytes | None) -> bool:
-    return leaf is not None and Leaf.decode(leaf).type == ContentType.NAMESPACE
+    return leaf is not None and type_of(leaf) == ContentType.NAMESPACE
 
 
 def _has_child(

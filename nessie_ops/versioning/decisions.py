@@ -24,7 +24,7 @@ from nessie_ops.model import (
     with_id,
 )
 from nessie_ops.versioning import tree
-from nessie_ops.versioning.codec import Change, Leaf, leaf_of
+from nessie_ops.versioning.codec import Change, Leaf, leaf_of, type_of
 from nessie_ops.versioning.conflicts import compare_leaves
 from nessie_ops.versioning.objects import StoredNodes
 
@@ -226,4 +226,4 @@ def _leaf(content: Content) -> bytes:
 
 
 def _is_namespace(leaf: bytes | None) -> bool:
-    return leaf is not None and Leaf.decode(leaf).type == ContentType.NAMESPACE
+    return leaf is not None and type_of(leaf) == ContentType.NAMESPACE
