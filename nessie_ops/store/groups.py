@@ -7,6 +7,7 @@ starves, and a database's round trips and its flush to the disk are paid once fo
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -14,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from nessie_ops.errors import OutcomeUnknown
+from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from nessie_ops.store.writing import WriteTransaction
 
+log = logging.getLogger("nessie_ops.store")
 MAX_JOBS = 64  # of one transaction: bounds how long the first waits for the last
 
 
@@ -34,6 +36,7 @@ class Job:
         self.value: Any = None
         self.error: BaseException | None = None
         self.is_finished = False
+        self.is_heir = False
         self._done = done
         self._awake = threading.Event() if done is None else None
         self.start: Callable[[Callable[[], None]], object] | None = None
@@ -51,8 +54,12 @@ class Job:
 
     def finish(self) -> None:
         self.is_finished = True
+        self.wake()
         if self._done:
-            self._done(self)
+            try:
+                self._done(self)
+            except Exception:  # such as an event loop that has ended: the others of the group still wait
+                log.exception("nobody takes the outcome of a write")
 
     def result(self) -> Any:
         if self.error is not None:
@@ -85,7 +92,11 @@ class Groups:
     def run(self, job: Job) -> Any:
         """Wait until `job` is finished; its result."""
         if not self._enter(job):
-            job.wait()
+            try:
+                job.wait()
+            except BaseException:
+                self._leave(job)
+                raise
         if not job.is_finished:
             self._lead()
         return job.result()
@@ -94,7 +105,7 @@ class Groups:
         """Let `job` be finished by others, or by a thread that `start` finds."""
         job.start = start
         if self._enter(job):
-            start(self._lead)
+            self._start(start)
 
     def _enter(self, job: Job) -> bool:
         """Queue `job`; whether it leads."""
@@ -102,6 +113,26 @@ class Groups:
             self._waiting.append(job)
             leads, self._is_led = not self._is_led, True
         return leads
+
+    def _leave(self, job: Job) -> None:
+        """Do without a thread that was interrupted while it waited; what leads goes to the next."""
+        with self._lock:
+            if job in self._waiting:
+                self._waiting.remove(job)
+        if job.is_heir and not job.is_finished:
+            self._pass_on()
+
+    def _start(self, start: Callable[[Callable[[], None]], object]) -> None:
+        """Lead in another thread; when none is to be had, whoever waits is told so and the next to come leads."""
+        try:
+            start(self._lead)
+        except Exception as error:
+            with self._lock:
+                jobs, self._waiting = self._waiting, deque()
+                self._is_led = False
+            for job in jobs:
+                job.error = StoreUnavailable(f"No thread can be started to write: {error}. Try again.")
+                job.finish()
 
     def _lead(self) -> None:
         """Finish the group at the head of the queue, then let the next one lead."""
@@ -119,14 +150,15 @@ class Groups:
             self._pass_on()
             for job in jobs:
                 job.finish()
-                job.wake()
 
     def _pass_on(self) -> None:
         with self._lock:
             heir = self._waiting[0] if self._waiting else None
             self._is_led = heir is not None
+            if heir:
+                heir.is_heir = True
         if heir and heir.start:
-            heir.start(self._lead)
+            self._start(heir.start)
         elif heir:
             heir.wake()
 
