@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 DEFAULT_CACHE_BYTES = 128 << 20  # holds the inner nodes of trees of 1e6 tables several times over
 _ENTRY_OVERHEAD = 200  # bytes of dict slot, key and object headers
@@ -19,6 +21,7 @@ class Cache:
         self._used = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = Lock()
+        _all.add(self)
 
     @property
     def capacity(self) -> int:
@@ -54,3 +57,15 @@ class Cache:
             self._entries[key] = (value, size)
             while self._used > self._capacity:
                 self._used -= self._entries.popitem(last=False)[1][1]
+
+
+_all: WeakSet[Cache] = WeakSet()
+
+
+def _forget_parent() -> None:
+    """In a forked child: a thread of the parent that does not run here may hold a lock for ever."""
+    for cache in list(_all):
+        cache._lock = Lock()
+
+
+os.register_at_fork(after_in_child=_forget_parent)

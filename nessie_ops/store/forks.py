@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakMethod
 
 from sqlalchemy import Engine
 
@@ -21,13 +21,16 @@ class _Gate:
     """Open but while some thread forks.  A thread must not fork inside a transaction: it would wait for itself."""
 
     def __init__(self) -> None:
-        self._engines: WeakKeyDictionary[Engine, Callable[[], None]] = WeakKeyDictionary()
+        self._engines: WeakKeyDictionary[Engine, WeakMethod[Callable[[], None]]] = WeakKeyDictionary()
         self._reset()
         os.register_at_fork(before=self._shut, after_in_parent=self._open, after_in_child=self._reset)
 
     def guard(self, engine: Engine, close: Callable[[], None]) -> None:
-        """Before every fork call `close`, which closes connections that are kept, and close idle ones of `engine`."""
-        self._engines[engine] = close
+        """Before every fork call `close`, which closes connections that are kept, and close idle ones of `engine`.
+
+        `close` is a method of what lives as long as the engine is used; neither is kept alive.
+        """
+        self._engines[engine] = WeakMethod(close)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -46,8 +49,10 @@ class _Gate:
         with self._changed:
             self._forks += 1
             self._changed.wait_for(lambda: not self._in_flight)
-            for engine, close in list(self._engines.items()):
-                close()
+            for engine, method in list(self._engines.items()):
+                close = method()
+                if close:
+                    close()
                 engine.dispose()
 
     def _open(self) -> None:

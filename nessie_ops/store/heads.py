@@ -13,6 +13,7 @@ from sqlalchemy import Engine, PoolProxiedConnection
 
 from nessie_ops.store import rows
 from nessie_ops.store.dialects import Dialect, Verdict
+from nessie_ops.store.forks import gate
 from nessie_ops.store.libpq import Query
 from nessie_ops.store.rows import ReferenceRecord
 
@@ -79,11 +80,12 @@ class WatchedHeads:
 
     def connect(self) -> None:
         """Open the connection; waits for it."""
-        connection = self._engine.raw_connection()
-        raw: Any = connection.driver_connection
-        connection.detach()
-        raw.autocommit = True
-        self._query = Query(raw, rows.SELECT_REFERENCES_ANY)
+        with gate.transaction():
+            connection = self._engine.raw_connection()
+            raw: Any = connection.driver_connection
+            connection.detach()
+            raw.autocommit = True
+            self._query = Query(raw, rows.SELECT_REFERENCES_ANY)
 
     def send(self, names: Sequence[str]) -> None:
         """Ask for references by name."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 from nessie_ops.versioning import VersionStore
@@ -88,3 +90,46 @@ def test_a_child_outlives_the_database_of_its_parent(tmp_path: Path) -> None:
     names = {str(entry.name) for entry in versions.list_entries(head(versions))}
     assert names == {"before", "child", "parent", "after"}
     versions.close()
+
+
+WHILE_AN_OBJECT_IS_LOOKED_FOR = """
+import os, signal, sys, threading
+from nessie_ops.store import Cache
+
+cache, is_held, end = Cache(), threading.Event(), threading.Event()
+
+def hold():
+    with cache._lock:
+        is_held.set()
+        end.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+is_held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    cache.get("a")
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+end.set()
+thread.join()
+sys.exit(status)
+"""
+
+
+def test_a_child_does_not_wait_for_what_a_thread_of_the_parent_held() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", WHILE_AN_OBJECT_IS_LOOKED_FOR]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_store_that_is_closed_is_not_kept(tmp_path: Path) -> None:
+    stores = []
+    for n in range(3):
+        versions = VersionStore.open(f"sqlite:///{tmp_path}/{n}.db")
+        versions.close()
+        stores.append(weakref.ref(versions.store._engine))
+    del versions
+    gc.collect()
+    assert [store() for store in stores] == [None] * 3
