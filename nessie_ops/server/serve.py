@@ -131,6 +131,6 @@ def _spare_the_collector() -> None:
 
 
 def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("?")[0].partition("://")  # options may name a password, too
     credentials, at, place = rest.rpartition("@")
     return f"{scheme}{separator}{credentials.partition(':')[0]}{at}{place}"

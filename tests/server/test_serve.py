@@ -20,7 +20,7 @@ import pytest
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MachineNotReady, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import NO_ANCESTOR, CommitHash, ContentKey, NewCommit, Put
-from nessie_ops.server.serve import base_uri_of, bind
+from nessie_ops.server.serve import announce, base_uri_of, bind
 from nessie_ops.server.settings import DEFAULT_PORT, Settings
 from nessie_ops.versioning import VersionStore
 from tests.server.helpers import put
@@ -168,3 +168,13 @@ def test_addresses_of_both_families() -> None:
             continue
         with sock:
             assert base_uri_of(sock).startswith(start)
+
+
+@pytest.mark.parametrize(
+    "store", ["postgresql://me:secret@host/db", "postgresql:///db?user=me&password=secret", "mariadb://me@h/d?x=secret"]
+)
+def test_no_password_is_announced(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(bind("127.0.0.1", 0)) as sock:
+        announce(sock, Settings(store=store, warehouse=str(tmp_path), port=0))
+    told = capsys.readouterr().out
+    assert "/d" in told and "secret" not in told
