@@ -33,7 +33,7 @@ def _check(tx: Transaction, commit: Commit) -> Consistency:
     changes = decode_changes(commit.operations)
     try:
         found = tree.get_many(StoredNodes(tx), commit.root, [b"", *(key for key, _ in changes)])
-    except KeyError:  # a node is missing
+    except ReferenceNotFound:  # a node is missing
         return Consistency.COMMIT_INCONSISTENT
     if any(found.get(key) != leaf for key, leaf in changes):
         return Consistency.COMMIT_INCONSISTENT

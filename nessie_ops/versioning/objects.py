@@ -27,6 +27,8 @@ class StoredNodes:
         loaded = self._tx.load(Kind.NODE, wanted - {tree.EMPTY_ID}, Node.decode)
         if tree.EMPTY_ID in wanted:
             loaded[tree.EMPTY_ID] = tree.EMPTY
+        if len(loaded) < len(wanted):
+            raise _gone("Index node", next(iter(wanted - loaded.keys())))
         return loaded
 
     def save(self, node: Node) -> bytes:
@@ -87,6 +89,9 @@ def load_contents(tx: Objects | Transaction, leaves: Iterable[bytes]) -> dict[by
     """Contents by encoded leaf value."""
     wanted = list(leaves)
     found = tx.load(Kind.CONTENT, {digest_of(leaf) for leaf in wanted}, decode_content)
+    for leaf in wanted:
+        if digest_of(leaf) not in found:
+            raise _gone("Content", digest_of(leaf))
     return {leaf: found[digest_of(leaf)] for leaf in wanted}
 
 
@@ -95,3 +100,11 @@ def save_content(tx: WriteTransaction, content: Content) -> bytes:
     leaf, raw = leaf_of(content)
     tx.save(Kind.CONTENT, digest_of(leaf), content, raw)
     return leaf
+
+
+def _gone(what: str, id: bytes) -> ReferenceNotFound:
+    """For what a commit in memory needs and the database has no more."""
+    return ReferenceNotFound(
+        f"{what} '{id.hex()}' not found: its commit has been purged. If a reference leads to it, the store is damaged: "
+        "run `nessie-ops store check`."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from nessie_ops.cli import build_app
 from nessie_ops.errors import BadRequest, ReferenceNotFound, StoreFormatError, StoreUnavailable
-from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceType
+from nessie_ops.model import DETACHED, CommitHash, ContentKey, Merge, NewCommit, ReferenceType
 from nessie_ops.store import Kind, Store
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning import purge as purging
@@ -260,3 +261,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert invoke("--grace", "PT0S", "--dry-run").stdout.startswith("would delete 3 commits, ")
     assert json.loads(invoke("--grace", "PT0S", "--json").stdout)["commits"] == 3
     assert isinstance(invoke("--grace", "a week").exception, BadRequest)
+
+
+def test_what_another_process_purged_is_not_found_though_its_commit_is_in_memory(tmp_path: Path) -> None:
+    """A commit and a part of its index may be in a server's memory long after `store purge`."""
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    with closing(VersionStore.open(url)) as server, closing(VersionStore.open(url)) as other:
+        update(server, "t", 0)
+        gone = drop_branch(other)
+        key = ContentKey.of("gone0")
+        request = Merge(from_ref=DETACHED, from_hash=gone, meta=NewCommit(message=""))
+        server.get_commit(gone)  # and no more
+        run(other.store)
+        reads: list[Callable[[], object]] = [
+            lambda: server.list_entries(gone),
+            lambda: server.get_contents(gone, [key]),
+            lambda: server.diff(gone, head(server)),
+            lambda: server.merge("main", None, request),
+        ]
+        for read in reads:
+            with pytest.raises(ReferenceNotFound, match="not found"):
+                read()
+        assert server.list_log(head(server)) == other.list_log(head(other))
