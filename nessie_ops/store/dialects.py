@@ -33,6 +33,7 @@ CONNECT_TIMEOUT_S = 10
 NETWORK_TIMEOUT_MS = 30_000  # without an acknowledgement: then the connection is lost
 WRITE = "nessie_ops_write"
 _SCHEMA_LOCK = 4_711_020
+_QUIET: Any = {"hide_parameters": True}  # errors go to logs, and a parameter may be a secret
 
 Row = Sequence[Any]
 Statement = tuple[str, Sequence[Any]]
@@ -65,12 +66,16 @@ class Dialect:
 
     def open_engine(self, url: URL, create: bool) -> Engine:
         if _is_memory(url):
-            engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+            engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False}, **_QUIET)
         else:
             file = _prepare_file(Path(str(url.database)).expanduser(), create)
             # Requests run in a pool of threads: none of them should wait for a connection.
             engine = create_engine(
-                url.set(database=file), pool_size=64, max_overflow=-1, connect_args={"check_same_thread": False}
+                url.set(database=file),
+                pool_size=64,
+                max_overflow=-1,
+                connect_args={"check_same_thread": False},
+                **_QUIET,
             )
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -146,13 +151,16 @@ class PostgreSQL(Dialect):
 
     def open_engine(self, url: URL, create: bool) -> Engine:
         options = {"connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": NETWORK_TIMEOUT_MS} | dict(url.query)
-        return create_engine(
+        engine = create_engine(
             url.set(drivername="postgresql+psycopg", query={}),
             pool_size=POOL_SIZE,
             max_overflow=POOL_OVERFLOW,
             pool_timeout=POOL_TIMEOUT_S,
             connect_args=options,
+            **_QUIET,
         )
+        event.listen(engine, "connect", _configure_postgresql)
+        return engine
 
     def set_autocommit(self, raw: Any) -> None:
         raw.autocommit = True
@@ -196,7 +204,8 @@ class PostgreSQL(Dialect):
         state = getattr(cause, "sqlstate", None)
         if state is None:
             return Verdict.LOST if isinstance(cause, psycopg.OperationalError) else Verdict.FAILED
-        if state[:2] in ("40", "23"):  # deadlock, serialization; a row that somebody else wrote first
+        # Deadlock, serialization; a row that somebody else wrote first; a statement that is not prepared any more.
+        if state[:2] in ("40", "23", "26"):
             return Verdict.RETRY
         return Verdict.LOST if state[:2] in ("57", "08") and state != "57014" else Verdict.FAILED
 
@@ -223,6 +232,7 @@ class MariaDB(Dialect):
             pool_timeout=POOL_TIMEOUT_S,
             isolation_level="READ COMMITTED",
             connect_args=options,
+            **_QUIET,
         )
 
     def set_autocommit(self, raw: Any) -> None:
@@ -319,6 +329,19 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     cursor.execute("PRAGMA synchronous = FULL")  # in WAL mode only FULL makes a commit survive a power cut
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _configure_postgresql(connection: Any, _record: Any) -> None:
+    """Bound the wait for a lock, and let the server notice that a client's machine is gone, unless that is set."""
+    connection.prepare_threshold = None  # else a rollback of psycopg's deallocates what `libpq` has prepared
+    connection.autocommit = True
+    connection.execute(
+        "SELECT set_config(name, value, false) FROM pg_settings JOIN (VALUES "
+        f"('lock_timeout', '{BUSY_TIMEOUT_MS}'), "
+        "('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3')"
+        ") AS wanted (name, value) USING (name) WHERE source = 'default'"
+    )
+    connection.autocommit = False
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:

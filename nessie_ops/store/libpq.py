@@ -53,6 +53,9 @@ def run(connection: Connection[Any], statements: Sequence[Statement]) -> list[pq
             expected.append(True)
         pgconn.pipeline_sync()
         results = _receive(pgconn, expected)
+    except errors.InvalidSqlStatementName:
+        known.clear()  # somebody between here and the server, such as a pooler, has forgotten them
+        raise
     finally:
         if pgconn.status == pq.ConnStatus.OK:
             pgconn.exit_pipeline_mode()

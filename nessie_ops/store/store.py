@@ -148,11 +148,17 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
         """A writing transaction of its own: all or nothing; durable when this returns."""
-        with gate.transaction(), self._write_lock, self._begin(self._writer) as connection:
-            transaction = self._make_writer(connection)
-            yield transaction
-            transaction.commit()
-            transaction.publish()
+        transaction = None
+        try:
+            with gate.transaction(), self._write_lock, self._begin(self._writer) as connection:
+                transaction = self._make_writer(connection)
+                yield transaction
+                transaction.commit()
+                transaction.publish()
+        except StoreUnavailable as error:
+            if transaction is None or not transaction.is_durable:
+                raise
+            log.warning("a connection was lost after its COMMIT: %s", error.message)
         if transaction.has_moves:
             self.moved.fire()
 

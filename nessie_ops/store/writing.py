@@ -61,6 +61,7 @@ class WriteTransaction(Transaction):
         self.errors: tuple[type[Exception], ...] = (*dialect.errors, DBAPIError)
         self._stored: dict[str, ReferenceRecord | None] = {}  # locked references, as the database has them
         self.has_moves = False
+        self.is_durable = False
         self._done = _Staged()
         self._part = self._done
         self._flushed: dict[tuple[Kind, bytes], tuple[Any, int]] = {}
@@ -186,6 +187,7 @@ class WriteTransaction(Transaction):
     def commit(self) -> None:
         """Write what has been saved, and end the transaction, in one round trip where the driver can."""
         self._dialect.commit(self._raw, self._take_statements())
+        self.is_durable = True
 
     def _take_statements(self) -> list[Statement]:
         done = self._done

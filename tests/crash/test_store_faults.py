@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -12,8 +13,9 @@ import pytest
 
 from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import NO_ANCESTOR, Merge, NewCommit, ReferenceType, Transplant
-from nessie_ops.store import Store
+from nessie_ops.store import Store, WriteTransaction
 from nessie_ops.versioning import VersionStore
+from tests.databases import execute
 from tests.versioning.helpers import commit, head, namespace, put, table, update
 
 Write = Callable[[VersionStore], object]
@@ -114,3 +116,30 @@ def test_a_commit_that_fails_at_the_last_moment_has_an_unknown_outcome(database_
     store.dialect.on_statement = None
     commit(versions, put("t", table(1)), at=NO_ANCESTOR)
     store.close()
+
+
+def test_a_connection_that_is_lost_after_commit_does_not_unsay_it(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is given back with one more COMMIT, which some drivers send: nothing depends on it any more."""
+    with closing(VersionStore.open(database_url)) as versions:
+        update(versions, "t", 1)
+        publish = WriteTransaction.publish
+
+        def publish_and_lose(tx: WriteTransaction) -> None:
+            publish(tx)
+            if versions.store.dialect.name == "mariadb":
+                execute(database_url, f"KILL {tx.connection.connection.driver_connection.thread_id()}")
+            elif versions.store.dialect.name == "postgresql":
+                execute(database_url, f"SELECT pg_terminate_backend({_pid(tx)}, 10000)")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(WriteTransaction, "publish", publish_and_lose)
+            written = update(versions, "t", 2)
+        assert head(versions) == written
+
+
+def _pid(tx: WriteTransaction) -> int:
+    raw: Any = tx.connection.connection.driver_connection
+    pid: int = raw.info.backend_pid
+    return pid

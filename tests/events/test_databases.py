@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from nessie_ops.errors import SubscriberAlreadyExists
+from nessie_ops.errors import StoreUnavailable, SubscriberAlreadyExists
 from nessie_ops.events import Delivery, Policy, Webhooks
 from nessie_ops.model import NewSubscriber, ReferenceType
 from nessie_ops.store import subscribers
+from nessie_ops.store.subscribers import SubscriberRecord
 from nessie_ops.versioning import VersionStore
 from tests.events.receivers import SECRET, Receiver
 from tests.versioning.helpers import head, update
@@ -89,3 +91,18 @@ def test_progress_is_written_by_the_owner_of_the_lease_alone(stores: tuple[Versi
         subscribers.renew_leases(tx, ["hook"], "a", 10_000)
         assert subscribers.lease(tx, "hook", "c", now=301, until=400)
     assert webhooks.get_subscriber("hook").cursor == 8
+
+
+def test_an_error_of_the_database_does_not_tell_a_secret(url: str) -> None:
+    """Errors go to the log, with those that caused them."""
+    with closing(VersionStore.open(url)) as versions:
+        with versions.store.write() as tx:
+            tx.connection.exec_driver_sql("DROP TABLE dead_letter")
+            tx.connection.exec_driver_sql("DROP TABLE subscriber")
+            tx.connection.exec_driver_sql("CREATE TABLE subscriber AS SELECT 'x' AS name, 'y' AS secret")
+        with pytest.raises(StoreUnavailable) as caught, versions.store.write() as tx:
+            record = SubscriberRecord("hook", "http://127.0.0.1/", SECRET, "[]", "", 1, 1, 0, 0)
+            subscribers.insert_subscriber(tx, record)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "INSERT INTO subscriber" in told
+    assert SECRET not in told

@@ -127,3 +127,41 @@ def test_what_is_rolled_back_is_not_in_the_cache(tmp_path: Path) -> None:
     with pytest.raises(ReferenceNotFound, match=f"Commit '{written[0].hash}' not found"):
         versions.create_reference(ReferenceType.BRANCH, "x", written[0].hash)
     versions.close()
+
+
+def test_a_lock_that_is_never_released_is_not_waited_for_for_ever(postgresql_url: str) -> None:
+    with closing(VersionStore.open(postgresql_url)) as versions, versions.store.read() as tx:
+        names = ("lock_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+        shown = [tx.connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names]
+        assert shown == ["30s", "30", "10", "3"]
+    impatient = f"{postgresql_url}?options=-c%20lock_timeout%3D100"
+    with closing(VersionStore.open(impatient)) as versions, closing(VersionStore.open(impatient)) as other:
+        before = head(versions)
+        with other.store.write() as tx:
+            tx.get_reference("main", lock=True)
+            with pytest.raises(StoreUnavailable, match="lock timeout"):
+                update(versions, "t", 1)
+        assert head(versions) == before
+        update(versions, "t", 1)
+
+
+def test_prepared_statements_outlive_a_rollback(postgresql_url: str) -> None:
+    """psycopg, left to itself, prepares what runs often, and at a rollback deallocates all that is prepared."""
+    with closing(VersionStore.open(postgresql_url)) as versions:
+        update(versions, "t", 0)
+        for _ in range(10):
+            with versions.store.write() as tx:
+                tx.list_references()
+        with pytest.raises(ZeroDivisionError), versions.store.write() as tx:
+            tx.list_references()
+            raise ZeroDivisionError
+        update(versions, "t", 1)
+
+
+def test_prepared_statements_that_are_gone_are_prepared_anew(postgresql_url: str) -> None:
+    with closing(VersionStore.open(postgresql_url)) as versions:
+        update(versions, "t", 0)
+        with pytest.raises(ZeroDivisionError), versions.store.write() as tx:
+            tx.connection.exec_driver_sql("DEALLOCATE ALL")  # no transaction takes that back
+            raise ZeroDivisionError
+        update(versions, "t", 1)
