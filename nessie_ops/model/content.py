@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Element = Annotated[str, msgspec.Meta(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*(?![\s\S])")]  # $ is also before \n
 Location = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 
@@ -51,7 +52,7 @@ class IcebergView(_Content, frozen=True, kw_only=True, gc=False, tag="ICEBERG_VI
 
 
 class Namespace(_Content, frozen=True, kw_only=True, gc=False, tag="NAMESPACE"):
-    elements: tuple[str, ...]
+    elements: Annotated[tuple[Element, ...], msgspec.Meta(max_length=20)]
     properties: dict[str, str] | UnsetType = UNSET
 
 

@@ -78,7 +78,9 @@ class Transplant(msgspec.Struct, frozen=True, kw_only=True):
     conflicts_as_result: bool = False
 
 
-class KeyDetails(msgspec.Struct, frozen=True, rename="camel"):
+class KeyDetails(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """`conflict` is written only where there is one."""
+
     key: ContentKey
     merge_behavior: MergeBehavior
     conflict: Conflict | None = None

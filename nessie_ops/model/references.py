@@ -98,15 +98,15 @@ class ReferenceSpec(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
 
     @classmethod
-    def parse(cls, text: str, default: str, field: str = "ref") -> ReferenceSpec:
-        """Read a specification; BadRequest names `field`."""
+    def parse(cls, text: str, default: str, field: str = "ref", *, what: str | None = None) -> ReferenceSpec:
+        """Read a specification; BadRequest names `field`; `what` is a hash that is missed (None: so does this)."""
         start = re.search(r"[~^*]", text)
         head, tail = (text[: start.start()], text[start.start() :]) if start else (text, "")
-        name, at, digits = head.partition("@")
+        name, _, digits = head.partition("@")
         if name == "-":
             name = default
-        if not name and not digits and not at and tail:
-            raise BadRequest(f"{field}: a reference name or a commit hash must come before '{tail[:80]}'.")
+        if not name and not digits and tail:
+            raise BadRequest(f"{what or field} must contain a starting commit ID.")
         commit = parse_hash(digits, field) if digits else None
         detached = not name or name == DETACHED
         if detached and commit is None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from litestar import Response, get, post
 
-from nessie_ops.model import CommitHash, Merge, NewCommit, Operation, ReferenceSpec, Transplant, parse_hash_spec
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import (
+    CommitHash,
+    Detached,
+    Merge,
+    NewCommit,
+    Operation,
+    Reference,
+    ReferenceSpec,
+    Transplant,
+    parse_hash_spec,
+)
 from nessie_ops.model.wire import LogPage
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import LOG
@@ -15,21 +26,22 @@ from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, TransplantIn, read_body, read_commit, tidy_modes, to_new_commit
 from nessie_ops.server.responses import json_response
-from nessie_ops.server.specs import get_body_hash, parse_ref, read_target
+from nessie_ops.server.specs import get_body_hash, parse_ref, read_source, read_target
 from nessie_ops.versioning import VersionStore
 
 MAX_INLINE_BODY = 64 << 10  # bytes of a commit that are read in the event loop
+_STEPS = frozenset("~^*")
 MAX_LOG_PAGE = 250  # commits; Nessie's limit
 
 
 @get("/trees/{ref:str}/history", sync_to_thread=True)
 def list_log(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
     query = Query(request)
-    effective = store.resolve(parse_ref(store, ref))
+    effective = store.resolve(parse_ref(store, ref, "Youngest hash"))
     page, token = listings.list_log(
         store,
         effective.hash,
-        limit_hash=_read_limit_hash(store, query, effective.hash),
+        limit_hash=_read_limit_hash(store, query, effective),
         full=query.choice("fetch", "MINIMAL", "ALL") == "ALL",
         wanted=read_filter(query, LOG),
         limit=query.limit(MAX_LOG_PAGE),
@@ -38,17 +50,19 @@ def list_log(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]
     return json_response(LogPage(log_entries=tuple(page), has_more=token is not None, token=token))
 
 
-def _read_limit_hash(store: VersionStore, query: Query, head: CommitHash) -> CommitHash | None:
+def _read_limit_hash(store: VersionStore, query: Query, head: Reference | Detached) -> CommitHash | None:
     text = query.text("limit-hash")
     if text is None:
         return None
     commit, steps = parse_hash_spec(text, "limit-hash")
-    return store.resolve(ReferenceSpec(None, commit or head, steps)).hash if steps else commit
+    if commit is None and isinstance(head, Detached):
+        raise BadRequest("Oldest hash must contain a starting commit ID.")
+    return store.resolve(ReferenceSpec(None, commit or head.hash, steps)).hash if steps else commit
 
 
 @post("/trees/{ref:str}/history/commit", status_code=200)
 async def commit(live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
-    if len(body) > MAX_INLINE_BODY or "~" in ref or "^" in ref or "*" in ref:  # takes long, or reads the store
+    if len(body) > MAX_INLINE_BODY or _STEPS & set(ref) or "@" not in ref:  # takes long, or reads the store
         branch, expected, meta, operations = await in_thread(_read_commit, live.store, request, ref, body)
     else:
         branch, expected, meta, operations = _read_commit(live.store, request, ref, body)
@@ -71,7 +85,7 @@ def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respon
 def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
     """What a request to merge asks for."""
     return Merge(
-        from_ref=_read_source(store, given.from_ref_name),
+        from_ref=read_source(store, given.from_ref_name, "fromRefName"),
         from_hash=get_body_hash(store, given.from_hash, "fromHash", "Source hash"),
         meta=to_new_commit(given.commit_meta, request, given.message) or NewCommit(message=""),
         default_behavior=given.default_key_merge_mode,
@@ -79,10 +93,6 @@ def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
     )
-
-
-def _read_source(store: VersionStore, name: str) -> str:
-    return store.default_branch if name == "-" else name
 
 
 @post("/trees/{ref:str}/history/transplant", status_code=200, sync_to_thread=True)
@@ -97,7 +107,7 @@ def to_transplant(
 ) -> Transplant:
     """What a request to transplant asks for; `message` stands in for one in the body."""
     return Transplant(
-        from_ref=_read_source(store, given.from_ref_name),
+        from_ref=read_source(store, given.from_ref_name, "fromRefName"),
         hashes=tuple(
             get_body_hash(store, text, "hashesToTransplant", "Hash to transplant")
             for text in given.hashes_to_transplant

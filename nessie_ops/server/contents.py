@@ -59,7 +59,7 @@ async def get_content(live: LiveStore, ref: Segment, key: Segment) -> Response[b
 
 @get("/trees/{ref:str}/contents", sync_to_thread=True)
 def list_contents(store: Store, request: AnyRequest, ref: Segment) -> Response[bytes]:
-    keys = Query(request).keys("key")
+    keys = [ContentKey.from_path(text) for text in Query(request).texts("key")]
     if not keys:
         raise BadRequest("key: at least one key must be given in the query.")
     return _answer_contents(store, ref, keys)
@@ -84,8 +84,8 @@ def diff(store: Store, request: AnyRequest, ref: Segment, to_ref: Segment) -> Re
     query = Query(request)
     before, after, (page, token) = listings.list_diffs(
         store,
-        parse_ref(store, ref),
-        parse_ref(store, to_ref),
+        parse_ref(store, ref, '"From" hash'),
+        parse_ref(store, to_ref, '"To" hash'),
         _read_range(query),
         wanted=read_filter(query, DIFFS),
         limit=query.limit(MAX_PAGE),

@@ -19,7 +19,15 @@ from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
-from nessie_ops.server.specs import check_source, check_type, get_absolute, get_body_hash, parse_plain_ref, parse_ref
+from nessie_ops.server.specs import (
+    check_type,
+    get_absolute,
+    get_body_hash,
+    get_expected,
+    parse_plain_ref,
+    parse_ref,
+    read_source,
+)
 from nessie_ops.versioning import MAX_PAGE, VersionStore
 
 MAX_METADATA_PAGE = 250  # references with metadata in a page: each costs a walk of the commit graph
@@ -69,8 +77,8 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
     if not name or not kind:
         raise BadRequest(f"{'type' if name else 'name'}: must be given in the query.")
     source = read_body(request, body, ReferenceIn)
+    read_source(store, source.source_name, "name")
     target = get_body_hash(store, source.hash, "hash", "Target hash")
-    check_source(store, source.name)
     created = store.create_reference(kind, name, target, properties=source.new_properties)
     return json_response(SingleReference(created))
 
@@ -94,10 +102,10 @@ def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Assignment target must be a branch or a tag.")
-    expected = get_absolute(store, spec, "Expected hash")
+    expected = get_expected(store, spec)
     given = read_body(request, body, ReferenceIn)
+    read_source(store, given.source_name, "name")
     target = get_body_hash(store, given.hash, "hash", "Target hash")
-    check_source(store, given.name)
     check_type(store.get_reference(spec.name), wanted)
     return json_response(SingleReference(store.assign_reference(spec.name, expected, target)))
 
@@ -107,7 +115,7 @@ def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Respons
     spec, wanted = parse_ref(store, ref), _read_type(Query(request))
     if spec.name is None:
         raise BadRequest("Reference to delete must be a branch or a tag.")
-    expected = get_absolute(store, spec, "Expected hash")
+    expected = get_expected(store, spec)
     check_type(store.get_reference(spec.name), wanted)
     return json_response(SingleReference(store.delete_reference(spec.name, expected)))
 

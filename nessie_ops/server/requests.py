@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from litestar import Request
@@ -46,11 +46,19 @@ class CommitMetaIn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
 
 class ReferenceIn(msgspec.Struct, frozen=True, rename="camel"):
-    """A reference as source of a new one or target of an assignment; `new_properties` are for the new one."""
+    """A reference as source of a new one or target of an assignment; `new_properties` are for the new one.
 
+    The source need not be of the `type` that is given, but DETACHED has no name.
+    """
+
+    type: Literal["BRANCH", "TAG", "DETACHED"] | None = None
     name: str | None = None
     hash: str | None = None
     new_properties: dict[str, str] = {}
+
+    @property
+    def source_name(self) -> str | None:
+        return None if self.type == "DETACHED" else self.name
 
 
 class CommitIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -178,25 +186,23 @@ def tidy_modes(modes: Iterable[KeyMergeMode]) -> tuple[KeyMergeMode, ...]:
 def to_new_commit(given: CommitMetaIn, request: AnyRequest, default_message: str | None = None) -> NewCommit | None:
     """Commit meta of a body merged with the `Nessie-Commit-*` headers; None when nothing gives a message.
 
-    A message in a header replaces the body's; authors, sign-offs and properties are added.
+    A message in a header replaces the body's, as a property does one of its name; authors and sign-offs are added.
     """
     _refuse_server_fields(given)
-    candidates = (request.headers.get("nessie-commit-message"), given.message or None, default_message, given.message)
+    header = request.headers.get("nessie-commit-message", "").strip()
+    candidates = (header or None, given.message or None, default_message, given.message)
     message = next((text for text in candidates if text is not None), None)
     if message is None:
         return None
-    properties = {name: (value,) for name, value in given.properties.items()} | given.all_properties
-    for name, value in request.headers.multi_items():
-        if name.startswith(_PROPERTY_HEADER) and len(name) > len(_PROPERTY_HEADER):
-            own = name.removeprefix(_PROPERTY_HEADER)
-            properties[own] = (*properties.get(own, ()), value)
+    single = {name: (value,) for name, value in given.properties.items()}
+    properties = {name: values for name, values in (given.all_properties or single).items() if values}
     return NewCommit(
         message=message,
         authors=_names(given.authors, given.author) + _header_list(request, "nessie-commit-authors"),
         signed_off_by=_names(given.all_signed_off_by, given.signed_off_by)
         + _header_list(request, "nessie-commit-signedoffby"),
         author_time=_to_utc(given.author_time),
-        properties=properties,
+        properties=properties | _header_properties(request),
     )
 
 
@@ -220,6 +226,15 @@ def _refuse_server_fields(given: CommitMetaIn) -> None:
 
 def _names(plural: tuple[str, ...], single: str) -> tuple[str, ...]:
     return plural or ((single,) if single else ())
+
+
+def _header_properties(request: AnyRequest) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in request.headers.multi_items():
+        if name.startswith(_PROPERTY_HEADER) and len(name) > len(_PROPERTY_HEADER):
+            own = name.removeprefix(_PROPERTY_HEADER)
+            found[own] = (*found.get(own, ()), value.strip())
+    return found
 
 
 def _header_list(request: AnyRequest, name: str) -> tuple[str, ...]:

@@ -7,14 +7,23 @@ so that a client says what it has seen.
 from __future__ import annotations
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, Reference, ReferenceSpec, ReferenceType, Tag, parse_hash_spec
+from nessie_ops.model import (
+    DETACHED,
+    CommitHash,
+    Reference,
+    ReferenceSpec,
+    ReferenceType,
+    Tag,
+    check_name,
+    parse_hash_spec,
+)
 from nessie_ops.server.paths import restore
 from nessie_ops.versioning.versionstore import VersionStore
 
 
-def parse_ref(store: VersionStore, segment: str) -> ReferenceSpec:
-    """The specification in a path segment."""
-    return ReferenceSpec.parse(restore(segment), store.default_branch)
+def parse_ref(store: VersionStore, segment: str, what: str = "Expected hash") -> ReferenceSpec:
+    """The specification in a path segment; `what` its hash is, when it is missed."""
+    return ReferenceSpec.parse(restore(segment), store.default_branch, what=what)
 
 
 def parse_plain_ref(store: VersionStore, segment: str) -> str:
@@ -23,6 +32,15 @@ def parse_plain_ref(store: VersionStore, segment: str) -> str:
     if spec.name is None or spec.hash or spec.steps:
         raise BadRequest(f"ref: '{restore(segment)[:80]}' must be the name of a branch or tag, without a hash.")
     return spec.name
+
+
+def get_expected(store: VersionStore, spec: ReferenceSpec, action: str | None = None) -> CommitHash:
+    """The commit that a writer has seen; what it writes to must exist, and be a branch for an `action`."""
+    if spec.hash is None and spec.name is not None:
+        reference = store.get_reference(spec.name)
+        if action and isinstance(reference, Tag):
+            raise BadRequest(f"Reference to {action} into must be a branch.")
+    return get_absolute(store, spec, "Expected hash")
 
 
 def get_absolute(store: VersionStore, spec: ReferenceSpec, what: str) -> CommitHash:
@@ -40,7 +58,7 @@ def read_target(store: VersionStore, ref: str, action: str) -> tuple[str, Commit
     spec = parse_ref(store, ref)
     if spec.name is None:
         raise BadRequest(f"Reference to {action} into must be a branch.")
-    return spec.name, get_absolute(store, spec, "Expected hash")
+    return spec.name, get_expected(store, spec, action)
 
 
 def get_body_hash(store: VersionStore, text: str | None, field: str, what: str) -> CommitHash:
@@ -49,10 +67,11 @@ def get_body_hash(store: VersionStore, text: str | None, field: str, what: str) 
     return get_absolute(store, ReferenceSpec(None, commit, steps), what)
 
 
-def check_source(store: VersionStore, name: str | None) -> None:
-    """ReferenceNotFound unless `name` exists or means "detached"."""
-    if name and name.upper() != "DETACHED":
-        store.get_reference(store.default_branch if name == "-" else name)
+def read_source(store: VersionStore, name: str | None, field: str) -> str:
+    """The reference that a request body names as source, or DETACHED; BadRequest names `field`, ReferenceNotFound."""
+    if name is None or name.upper() == DETACHED:
+        return DETACHED
+    return store.get_reference(store.default_branch if name == "-" else check_name(name, field)).name
 
 
 def check_type(reference: Reference, wanted: ReferenceType | None) -> None:

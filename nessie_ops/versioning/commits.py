@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.model import (
@@ -140,7 +141,7 @@ def _sort_operations(operations: Sequence[Operation]) -> tuple[list[Delete], lis
     for operation in operations:
         operation.key.validated()
         before = seen.get(operation.key)
-        replaces = isinstance(before, Delete) and isinstance(operation, Put) and not operation.content.id
+        replaces = isinstance(before, Delete) and isinstance(operation, Put) and operation.content.id is UNSET
         if before is not None and not replaces:
             raise BadRequest(f"Duplicate key in commit operations: {operation.key}")
         seen[operation.key] = operation
@@ -179,7 +180,7 @@ def _plan(
 
 
 def _plan_new(put: Put, movable: dict[ContentId, bytes], new_id: Callable[[], str]) -> _Edit:
-    if not put.content.id:
+    if put.content.id is UNSET:
         return _Edit(put.key, None, with_id(put.content, new_id()), is_added=True, is_created=True)
     content_id = parse_content_id(put.content.id)
     source = movable.pop(content_id, None)  # popped: a content moves to one place
@@ -190,7 +191,7 @@ def _plan_new(put: Put, movable: dict[ContentId, bytes], new_id: Callable[[], st
 
 
 def _plan_update(put: Put, base: bytes) -> _Edit:
-    if not put.content.id:
+    if put.content.id is UNSET:
         raise BadRequest(f"New value to update existing key '{put.key}' has no content ID")
     content_id = parse_content_id(put.content.id)
     existing = Leaf.decode(base).content_id

@@ -130,5 +130,4 @@ def _has_child(
 
 def _not_empty(key: bytes) -> Conflict:
     name = ContentKey.from_bytes(key)
-    text = f"the namespace '{name}' would be deleted, but cannot, because it has children"
-    return Conflict(ConflictType.NAMESPACE_NOT_EMPTY, name, text)
+    return Conflict(ConflictType.NAMESPACE_NOT_EMPTY, name, f"namespace '{name}' is not empty")

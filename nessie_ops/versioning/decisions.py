@@ -85,7 +85,7 @@ def merge_key(key: ContentKey, values: Values, mode: KeyMergeMode) -> Decision:
     if mode.expected_target_content or mode.merge_behavior == MergeBehavior.NORMAL:
         if base is None and mode.expected_target_content is None and target is not None:
             if source == target:
-                return Decision()
+                return Decision(is_silent=True)
             if _is_namespace(source) and _is_namespace(target):
                 return Decision(None, True, source, is_silent=True)
         if expected is None and target is None and source is None:

@@ -52,7 +52,8 @@ def merge(
         return refuse(result, plan.conflicts, as_result=request.conflicts_as_result)
     raise_conflicts(get_namespace_conflicts(tx, root_of(head), plan.changes, plan.created, plan.at_head))
     if request.dry_run:
-        return msgspec.structs.replace(result, resultant_target_hash=None if plan.changes else hash_of(head))
+        known = hash_of(base) == hash_of(source)  # else it depends on what was only tried
+        return result if known else msgspec.structs.replace(result, resultant_target_hash=None)
     if not plan.changes:
         return result
     assert source is not None

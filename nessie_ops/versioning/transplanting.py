@@ -64,10 +64,10 @@ def transplant(
     conflicts = tuple(row.conflict for row in rows if row.conflict)
     if conflicts:
         raise NotApplied(refuse(result, conflicts, as_result=request.conflicts_as_result))
-    if after is None or after == before:
-        return result
     if request.dry_run:
         raise NotApplied(msgspec.structs.replace(result, resultant_target_hash=None))
+    if after is None or after == before:
+        return result
     references.move_head(tx, record, after.id, references.TRANSPLANTED, now)
     return msgspec.structs.replace(result, was_applied=True, resultant_target_hash=after.hash)
 

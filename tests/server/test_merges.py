@@ -53,7 +53,7 @@ def test_conflicts_as_error_or_as_result(forked: Api, flag: str) -> None:
         assert error["message"] == "The following keys have been changed in conflict: 't'"
     result = forked.merge("f", **{flag: True})
     assert (result["wasApplied"], result["wasSuccessful"], result["resultantTargetHash"]) == (False, False, None)
-    conflicts = {tuple(row["key"]["elements"]): row["conflict"] for row in result["details"]}
+    conflicts = {tuple(row["key"]["elements"]): row.get("conflict") for row in result["details"]}
     assert conflicts[("t",)]["conflictType"] == "VALUE_DIFFERS" and conflicts[("new",)] is None
     assert forked.head() == before
 

@@ -31,7 +31,7 @@ def test_a_commit_is_undone(filled: Api) -> None:
     assert result["wasApplied"] is True and result["resultantTargetHash"] == filled.head()
     assert result["commonAncestor"] is None and result["targetBranch"] == "main"
     assert result["effectiveTargetHash"] == result["expectedHash"] == before
-    assert result["details"] == [{"key": key("t"), "mergeBehavior": "NORMAL", "conflict": None}]
+    assert result["details"] == [{"key": key("t"), "mergeBehavior": "NORMAL"}]
     assert filled.content("t") == table(1, id)
     meta = filled.log()[0]["commitMeta"]
     assert (meta["message"], meta["authors"]) == ("undo", ["ann"])

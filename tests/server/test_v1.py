@@ -126,7 +126,8 @@ def test_commits_and_log(v1: V1) -> None:
     shown = [(row["commitMeta"]["author"], row["commitMeta"]["signedOffBy"]) for row in rows]
     assert shown == [("a", None), ("ann", "bob"), ("", None)]
     assert [row["commitMeta"]["properties"] for row in rows] == [{"k": "1"}, {"k": "v"}, {}]
-    assert rows[1]["operations"][0] == {"type": "PUT", "key": key("u"), "content": rows[1]["operations"][0]["content"]}
+    logged = {"type": "PUT", "key": key("u"), "content": rows[1]["operations"][0]["content"]}
+    assert rows[1]["operations"][0] == logged | {"expectedContent": None}
     assert "unknown" in v1.try_commit(put("w"), status=400, nope=1)["message"]
     assert v1.try_commit(put("t"), at=first, status=400)["errorCode"] == "BAD_REQUEST"
     assert conflict_types(v1.try_commit(put("u"), at=first)) == {"KEY_EXISTS"}
@@ -199,7 +200,7 @@ def test_diffs(v1: V1) -> None:
         (["t"], False, True),
         (["u"], True, False),
     ]
-    assert v1.get(f"diffs/x.1*{old}...main*{old}") == {"diffs": []}
+    assert v1.get(f"diffs/x.1*{old}...main*{old}") == {"diffs": [], "hasMore": False, "token": None}
     assert len(v1.get(f"diffs/main*{old}...DETACHED*{v1.head('x.1')}")["diffs"]) == 2
     assert v1.get(f"diffs/main...main*{UNKNOWN}", 404)["errorCode"] == "REFERENCE_NOT_FOUND"
     assert "from...to" in v1.get("diffs/main", 400)["message"]
@@ -220,7 +221,7 @@ def test_namespaces(v1: V1) -> None:
     assert [row["elements"] for row in v1.get("namespaces/main")["namespaces"]] == [["a"], ["a", "b"]]
     assert [row["elements"] for row in v1.get("namespaces/main", name="a.b")["namespaces"]] == [["a", "b"]]
 
-    v1.move("POST", f"{path}/a", body={"propertyUpdates": {"x": "y"}, "propertyRemovals": ["k", "never"]})
+    v1.move("POST", f"{path}/a", body={"propertyUpdates": {"x": "y"}, "propertyRemovals": ["k", "x", "never"]})
     assert v1.get(f"{path}/a") == made | {"properties": {"x": "y"}}
     assert v1.get(f"{path}/a", hashOnRef="~1") == made
     assert v1.move("POST", f"{path}/nope", 404, {}).json()["errorCode"] == "NAMESPACE_NOT_FOUND"
@@ -233,7 +234,7 @@ def test_namespaces(v1: V1) -> None:
     assert v1.move("DELETE", f"{path}/a", 404).json()["errorCode"] == "NAMESPACE_NOT_FOUND"
     assert v1.get("namespaces/main")["namespaces"] == []
     messages = [row["commitMeta"]["message"] for row in v1.get("trees/tree/main/log")["logEntries"]]
-    assert messages[:3] == ["delete namespace a", "delete namespace a.b", "update properties for namespace a"]
+    assert messages[:3] == ["delete namespace 'a'", "delete namespace 'a.b'", "update properties for namespace 'a'"]
 
 
 def test_namespaces_live_on_branches(v1: V1) -> None:

@@ -122,7 +122,7 @@ def create_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segm
         other = "Namespace" if existing.type is ContentType.NAMESPACE else "Another content object with name"
         raise NamespaceAlreadyExists(f"{other} '{key}' already exists", key)
     namespace = Namespace(elements=key.elements, properties=given.properties or UNSET)
-    after = _commit(store, branch, at, f"create namespace {key}", Put(key, namespace))
+    after = _commit(store, branch, at, f"create namespace '{key}'", Put(key, namespace))
     return json_response(_require(store, after, key))
 
 
@@ -130,7 +130,7 @@ def create_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segm
 def delete_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segment) -> Response[None]:
     key, (branch, at) = parse_key(restore(name)), _read_branch(store, ref, request)
     _require(store, at, key)
-    _commit(store, branch, at, f"delete namespace {key}", Delete(key))
+    _commit(store, branch, at, f"delete namespace '{key}'", Delete(key))
     return Response(None)
 
 
@@ -139,11 +139,10 @@ def update_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segm
     key, (branch, at) = parse_key(restore(name)), _read_branch(store, ref, request)
     wanted = read_body(request, body, NamespaceUpdate)
     before = _require(store, at, key)
-    properties = {**(before.properties or {}), **wanted.property_updates}
-    for removed in wanted.property_removals:
-        properties.pop(removed, None)
+    kept = {name: text for name, text in (before.properties or {}).items() if name not in wanted.property_removals}
+    properties = kept | wanted.property_updates
     after = Namespace(elements=before.elements, properties=properties or UNSET)
-    message = f"update properties for namespace {key}"
+    message = f"update properties for namespace '{key}'"
     _commit(store, branch, at, message, Put(key, with_id(after, str(before.id))))
     return Response(None)
 

@@ -17,7 +17,7 @@ from nessie_ops.server.query import Query
 from nessie_ops.server.references import MAX_METADATA_PAGE
 from nessie_ops.server.requests import ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
-from nessie_ops.server.specs import check_source, check_type, get_body_hash
+from nessie_ops.server.specs import check_type, get_body_hash, read_source
 from nessie_ops.server.v1.specs import get_default, read_expected, read_name
 from nessie_ops.server.v1.wire import BranchV1, ReferencePageV1, TagV1, to_reference
 from nessie_ops.versioning import MAX_PAGE, VersionStore
@@ -71,16 +71,16 @@ def get_reference(store: Store, request: AnyRequest, ref: Segment) -> Response[b
 @post("/trees/tree", status_code=200, sync_to_thread=True)
 def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[bytes]:
     wanted = read_body(request, body, NewReference)
+    read_source(store, Query(request).text("sourceRefName"), "sourceRefName")
     target = get_body_hash(store, wanted.hash, "hash", "Target hash")
-    check_source(store, Query(request).text("sourceRefName"))
     return json_response(to_reference(store.create_reference(wanted.type, wanted.name, target)))
 
 
 def _assign(store: VersionStore, request: AnyRequest, ref: str, body: bytes, kind: ReferenceType) -> Response[None]:
     name, expected = read_name(ref), read_expected(store, Query(request))
     given = read_body(request, body, ReferenceIn)
+    read_source(store, given.source_name, "name")
     target = get_body_hash(store, given.hash, "hash", "Target hash")
-    check_source(store, given.name)
     check_type(store.get_reference(name), kind)
     store.assign_reference(name, expected, target)
     return Response(None)

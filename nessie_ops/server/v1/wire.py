@@ -108,6 +108,7 @@ class ReferencePageV1(Page, frozen=True):
 class PutLogV1(msgspec.Struct, frozen=True, tag="PUT", tag_field="type"):
     key: ContentKey
     content: Content
+    expected_content: None = msgspec.field(default=None, name="expectedContent")  # never stored
 
 
 class LoggedCommit(msgspec.Struct, frozen=True, rename="camel"):
@@ -142,7 +143,7 @@ class ContentsV1(msgspec.Struct, frozen=True):
     contents: tuple[KeyedContent, ...]
 
 
-class Diffs(msgspec.Struct, frozen=True):
+class Diffs(Page, frozen=True, rename="camel"):
     diffs: tuple[DiffEntry, ...]
 
 
