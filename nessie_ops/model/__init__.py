@@ -70,6 +70,7 @@ from nessie_ops.model.references import (
     ReferenceType,
     Tag,
     check_name,
+    check_spelling,
     parse_hash_spec,
     parse_time,
 )
@@ -144,6 +145,7 @@ __all__ = [
     "Transplant",
     "Unchanged",
     "check_name",
+    "check_spelling",
     "decode_content",
     "encode_content",
     "parse_content_id",

@@ -155,11 +155,16 @@ def parse_time(text: str, field: str) -> datetime:
 
 def check_name(name: str, field: str = "name") -> str:
     """`name`, if it may name a reference; else BadRequest."""
+    if check_spelling(name, field).upper() in ("HEAD", DETACHED) or _HEX.fullmatch(name):
+        raise BadRequest(f"{field}: Reference name must not be HEAD, DETACHED or a potential commit ID: '{name[:80]}'")
+    return name
+
+
+def check_spelling(name: str, field: str = "name") -> str:
+    """`name`, if it is spelled as names are; else BadRequest.  No reference needs to have, or may have, it."""
     if not _NAME.fullmatch(name) or ".." in name:
         raise BadRequest(
             f"{field}: Reference name must start with a letter, followed by letters, digits, one of the ./_- "
             f"characters, not end with a slash or dot, not contain '..': '{name[:80]}'"
         )
-    if name.upper() in ("HEAD", DETACHED) or _HEX.fullmatch(name):
-        raise BadRequest(f"{field}: Reference name must not be HEAD, DETACHED or a potential commit ID: '{name[:80]}'")
     return name

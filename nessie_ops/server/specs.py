@@ -14,7 +14,7 @@ from nessie_ops.model import (
     ReferenceSpec,
     ReferenceType,
     Tag,
-    check_name,
+    check_spelling,
     parse_hash_spec,
 )
 from nessie_ops.server.paths import restore
@@ -69,9 +69,9 @@ def get_body_hash(store: VersionStore, text: str | None, field: str, what: str) 
 
 def read_source(store: VersionStore, name: str | None, field: str) -> str:
     """The reference that a request body names as source, or DETACHED; BadRequest names `field`, ReferenceNotFound."""
-    if name is None or name.upper() == DETACHED:
+    if name is None or name == DETACHED:
         return DETACHED
-    return store.get_reference(store.default_branch if name == "-" else check_name(name, field)).name
+    return store.get_reference(store.default_branch if name == "-" else check_spelling(name, field)).name
 
 
 def check_type(reference: Reference, wanted: ReferenceType | None) -> None:

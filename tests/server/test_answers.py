@@ -34,7 +34,9 @@ def test_sources_in_bodies(api: Api) -> None:
         path, body = f"trees/main@{Z}/history", {"fromRefName": "nope", "fromHash": hash}
         api.post(f"{path}/merge", body, 404)
         api.post(f"{path}/transplant", {"fromRefName": "nope", "hashesToTransplant": [hash or "~1"]}, 404)
-    for name in ("", "a..b", "HEAD"):
+    for name in ("HEAD", "detached"):
+        api.post(f"trees/main@{Z}/history/merge", {"fromRefName": name, "fromHash": Z}, 404)
+    for name in ("", "a..b"):
         error = api.post(f"trees/main@{Z}/history/merge", {"fromRefName": name, "fromHash": Z}, 400)
         assert error["message"].startswith("fromRefName: ")
         api.post("trees", {"type": "BRANCH", "name": name, "hash": Z}, 400, params={"name": "x", "type": "BRANCH"})
