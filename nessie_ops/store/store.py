@@ -209,11 +209,8 @@ class Store:
         try:
             with engine.connect() as connection:
                 try:
-                    with connection.begin():
+                    with connection.begin(), self._letting_go(connection):
                         yield connection
-                except InDoubt as error:
-                    self._let_go(connection, error)
-                    raise
                 except self._errors as error:
                     self._let_go(connection, error)
                     raise
@@ -235,6 +232,15 @@ class Store:
             raise error
         text = str(getattr(error, "orig", None) or error).strip()
         raise StoreUnavailable(f"The catalog's database did not answer: {text}. Try again.") from error
+
+    @contextmanager
+    def _letting_go(self, connection: Connection) -> Iterator[None]:
+        """Do so before the rollback, whose own failure would hide why the transaction ends."""
+        try:
+            yield
+        except (InDoubt, *self._errors) as error:
+            self._let_go(connection, error)
+            raise
 
     def _let_go(self, connection: Connection, error: Exception) -> None:
         """Do not use a connection again that is lost or in doubt; when it is lost, so are those that wait."""
