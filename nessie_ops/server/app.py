@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from litestar import Litestar, Response, get
 from litestar.di import NamedDependency, Provide
 
 from nessie_ops.catalog import IcebergCatalog
+from nessie_ops.errors import StoreUnavailable
 from nessie_ops.events import Webhooks
 from nessie_ops.server import openapi
 from nessie_ops.server.encodings import Encodings
 from nessie_ops.server.iceberg import iceberg_router
+from nessie_ops.server.lanes import Lanes
 from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
 from nessie_ops.server.parameters import LiveStore
@@ -22,13 +25,19 @@ from nessie_ops.server.settings import Settings
 from nessie_ops.server.v1 import nessie_v1_router
 from nessie_ops.versioning import VersionStore
 
+HEALTH_TIMEOUT_S = 3
 MAX_BODY_BYTES = 64 << 20  # the largest commit that the version store takes is about half of it
 
 
 @get("/health")
 async def get_health(live: LiveStore, settings: NamedDependency[Settings]) -> Response[bytes]:
-    """200 when requests can be served: the store is read."""
-    head = await live.get_reference(live.store.default_branch)
+    """200 when requests can be served: the store is read.  503 when it cannot be, or does not answer in time."""
+    try:
+        head = await asyncio.wait_for(live.get_reference(live.store.default_branch), HEALTH_TIMEOUT_S)
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"The catalog's database has not answered for {HEALTH_TIMEOUT_S} seconds. Try again."
+        ) from None
     return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})
 
 
@@ -49,7 +58,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
         openapi_config=None,
         logging_config=None,
     )
-    return Encodings(SlashPaths(cast(ASGIApp, app)))
+    return Lanes(Encodings(SlashPaths(cast(ASGIApp, app))))
 
 
 def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:

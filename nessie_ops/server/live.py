@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple, Unpack
 
 from nessie_ops.errors import ReferenceNotFound
 from nessie_ops.model import (
@@ -29,6 +29,7 @@ from nessie_ops.versioning import VersionStore
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 Waiting = dict[str, list[asyncio.Future[Reference]]]
@@ -43,6 +44,8 @@ class Live:
         self._asked: Waiting = {}  # by the query under way
         self._task: asyncio.Task[None] | None = None
         self._watched = store.watch_references()
+        # A thread of its own: heads are read even when all other threads wait for something.
+        self._head_reader = ThreadPoolExecutor(1, thread_name_prefix="nessie-ops-heads")
         # One group is written at a time; the next one may start before the thread of the last has ended.
         self._leaders = ThreadPoolExecutor(2, thread_name_prefix="nessie-ops-commit")
 
@@ -76,13 +79,16 @@ class Live:
 
     async def _ask_in_thread(self) -> None:
         try:
-            found = await in_thread(self._store.get_references, list(self._asked))
+            found = await self._in_reader(self._store.get_references, list(self._asked))
             await self._connect()
         except Exception as error:
             failure = error
             self._settle(lambda _name: failure)
         else:
             self._settle(lambda name: found.get(name) or _not_found(name))
+
+    async def _in_reader(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._head_reader, function, *args)
 
     def _settle(self, answer: Callable[[str], Reference | Exception]) -> None:
         """Answer those who asked, and begin the query for those who came later."""
@@ -104,7 +110,7 @@ class Live:
         heads = self._watched.heads if self._watched else None
         if heads and heads.fileno is None:
             with contextlib.suppress(Exception):  # the next query tries again
-                await in_thread(heads.connect)
+                await self._in_reader(heads.connect)
                 assert heads.fileno is not None
                 asyncio.get_running_loop().add_reader(heads.fileno, self._on_readable)
 

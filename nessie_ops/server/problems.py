@@ -82,7 +82,9 @@ def answer_error(request: AnyRequest, error: Exception) -> Response[bytes]:
     if isinstance(error, NoSuchPath):
         return empty(404)
     known = to_nessie_error(error)
-    if known.http_status >= 500:
+    if known.retryable:
+        log.warning("%s %s: %s", request.method, request.scope["path"], known.message)
+    elif known.http_status >= 500:
         log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     body = ErrorBody(
         status=known.http_status,

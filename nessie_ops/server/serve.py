@@ -7,7 +7,6 @@ import gc
 import signal
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import uvicorn
@@ -16,11 +15,12 @@ from nessie_ops.errors import MachineNotReady
 from nessie_ops.events import Delivery
 from nessie_ops.server.app import open_app
 from nessie_ops.server.corked import CorkedProtocol
+from nessie_ops.server.lanes import LaneThreads
 from nessie_ops.server.paths import ASGIApp
 from nessie_ops.server.settings import Settings
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that a request never meets a closing one
-MAX_WORKERS = 32  # requests in work at once; more than cores, since writers wait for the database's lock
+MAX_WORKERS = 32  # requests in work at once in each lane; more than cores, since they wait for the database
 COLLECT_AFTER = 50_000  # new objects; an answer of 10,000 entries makes fewer
 GRACE_S = 30  # for requests in flight when the server is told to stop
 
@@ -58,8 +58,7 @@ class _Server(uvicorn.Server):
         self._on_stop = on_stop
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        workers = ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="nessie-ops-request")
-        asyncio.get_running_loop().set_default_executor(workers)
+        asyncio.get_running_loop().set_default_executor(LaneThreads(MAX_WORKERS))
         await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

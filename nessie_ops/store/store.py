@@ -51,6 +51,7 @@ class Store:
         self._engine = engine
         self.dialect = dialect
         self._errors: tuple[type[Exception], ...] = (*dialect.errors, DBAPIError)
+        self._failures: tuple[type[Exception], ...] = (InDoubt, *self._errors)
         self._clock_ns = clock_ns
         self._reader = engine.execution_options(isolation_level="AUTOCOMMIT") if dialect.row_locks else engine
         self._writer = engine.execution_options(**{dialects.WRITE: True})
@@ -238,7 +239,7 @@ class Store:
         """Do so before the rollback, whose own failure would hide why the transaction ends."""
         try:
             yield
-        except (InDoubt, *self._errors) as error:
+        except self._failures as error:
             self._let_go(connection, error)
             raise
 

@@ -6,24 +6,28 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 
 class Served:
-    """A server process over the database and warehouse in a folder."""
+    """A server process over a warehouse in a folder, and over the database there, or another one."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
         """Start it; the base URI is known when this returns."""
-        store, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
+        store, warehouse = store or f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
+        handle, errors = tempfile.mkstemp(prefix="errors-", dir=folder)
+        self._errors = Path(errors)  # not a pipe: nobody would read it while the server writes
         command = [sys.executable, "-m", "nessie_ops", "serve", "--port", "0", *options]
-        self.process = subprocess.Popen(
-            [*command, "--store", store, "--warehouse", warehouse],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        with os.fdopen(handle, "w") as file:
+            self.process = subprocess.Popen(
+                [*command, "--store", store, "--warehouse", warehouse],
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("nessie-ops: serving http://127.0.0.1:"), line + self.stop(signal.SIGKILL)[1]
@@ -32,8 +36,8 @@ class Served:
     def stop(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal and wait; (exit code, what it wrote to standard error)."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60)
-        return self.process.returncode, errors
+        self.process.communicate(timeout=60)
+        return self.process.returncode, self._errors.read_text()
 
     def __enter__(self) -> Served:
         return self
@@ -41,6 +45,5 @@ class Served:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.stop(signal.SIGKILL)
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe:
-                pipe.close()
+        if self.process.stdout:
+            self.process.stdout.close()
