@@ -87,7 +87,7 @@ class Live:
         else:
             self._settle(lambda name: found.get(name) or _not_found(name))
 
-    async def _in_reader(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+    async def _in_reader(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._head_reader, function, *args)
 
     def _settle(self, answer: Callable[[str], Reference | Exception]) -> None:

@@ -202,8 +202,9 @@ class PostgreSQL(Dialect):
     def judge(self, error: Exception) -> Verdict:
         cause = getattr(error, "orig", None) or error
         state = getattr(cause, "sqlstate", None)
-        if state is None:
-            return Verdict.LOST if isinstance(cause, psycopg.OperationalError) else Verdict.FAILED
+        if state is None:  # not from the server
+            wrong = isinstance(cause, psycopg.ProgrammingError | psycopg.DataError | psycopg.NotSupportedError)
+            return Verdict.FAILED if wrong else Verdict.LOST
         # Deadlock, serialization; a row that somebody else wrote first; a statement that is not prepared any more.
         if state[:2] in ("40", "23", "26"):
             return Verdict.RETRY

@@ -7,6 +7,7 @@ first error ends it, and is raised when the connection has answered.
 
 from __future__ import annotations
 
+import os
 import select
 import struct
 from collections.abc import Callable, Sequence
@@ -83,11 +84,10 @@ class Query:
         result = self._pgconn.prepare(self._name, _number(text))
         if result.status in _FAILED:
             raise errors.error_from_result(result)
+        # Our own, since the library closes its socket when it finds the connection lost: the number would then
+        # be another file's while the loop still watches it.
+        self.fileno = os.dup(self._pgconn.socket)
         self._result: pq.abc.PGresult | None = None
-
-    @property
-    def fileno(self) -> int:
-        return self._pgconn.socket
 
     def send(self, *parameters: Any) -> None:
         """Begin; the one before has been received."""
@@ -110,6 +110,8 @@ class Query:
         return None
 
     def close(self) -> None:
+        """Close the connection, which nobody watches any more."""
+        os.close(self.fileno)
         self._connection.close()
 
 
