@@ -35,8 +35,11 @@ def sources() -> list[Path]:
 
 
 def layer_of(module: str) -> str:
+    """The layer of a module of ours; any other module's own name, dotted so that `gc` is not taken for a layer."""
     first, _, rest = module.partition(".")
-    return rest.partition(".")[0] if first == "nessie_ops" else first
+    if first == "nessie_ops":
+        return rest.partition(".")[0]
+    return first if first in {"assets", "resources", "schedules"} else f"{first}."
 
 
 def imported(node: ast.AST) -> Iterator[str]:

@@ -30,8 +30,7 @@ def count_rows(tx: Transaction) -> dict[str, int]:
 
 
 _BYTES = {
-    "sqlite": "SELECT sum(pgsize) FROM dbstat WHERE name IN "
-    "(SELECT name FROM sqlite_master WHERE tbl_name = :table)",
+    "sqlite": "SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)",
     "postgresql": "SELECT pg_total_relation_size(quote_ident(:table)::regclass)",
     "mariadb": "SELECT data_length + index_length FROM information_schema.tables "
     "WHERE table_schema = database() AND table_name = :table",

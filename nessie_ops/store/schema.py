@@ -34,7 +34,12 @@ def is_ready(connection: Connection) -> bool:
 
 
 def create(connection: Connection) -> None:
-    """Create the tables, and last the row that says so."""
+    """Create the tables, `setting` first, and last the row that says so.
+
+    Where DDL is not part of a transaction, a creation that was cut short has `setting` without that row: it is
+    taken up again by the next to come.
+    """
+    tables.setting.create(connection, checkfirst=True)
     tables.metadata.create_all(connection, tables=tables.ALL)
     connection.execute(tables.counter.insert(), {"name": "reference_log", "value": 0})
     connection.execute(tables.setting.insert(), {"name": "format", "value": str(tables.FORMAT)})

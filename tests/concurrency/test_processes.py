@@ -6,9 +6,11 @@ import multiprocessing
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from nessie_ops.errors import ReferenceConflict
 from nessie_ops.model import NewCommit, ReferenceType, with_id
+from nessie_ops.store import dialects, tables
 from nessie_ops.versioning import VersionStore
 from tests.versioning.helpers import commit, content_id, head, key, put, table, update
 
@@ -104,3 +106,17 @@ def _open_and_write(url: str, n: int) -> None:
     versions.create_reference(ReferenceType.BRANCH, f"b{n}", head(versions))
     update(versions, "t", n, f"b{n}")
     versions.close()
+
+
+def test_a_creation_that_was_cut_short_is_taken_up(database_url: str) -> None:
+    """As a kill leaves it where each CREATE TABLE is committed by itself."""
+    url, dialect = dialects.parse_url(database_url)
+    engine = dialect.open_engine(url, create=True)
+    with engine.begin() as connection:
+        tables.setting.create(connection)
+        tables.commit.create(connection)
+    engine.dispose()
+    with closing(VersionStore.open(database_url)) as versions:
+        assert update(versions, "t", 1)
+    with closing(VersionStore.open(database_url)) as again:
+        assert [reference.name for reference in again.list_references()] == ["main"]

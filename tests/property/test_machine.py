@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec import UNSET, structs
 
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import (
@@ -184,7 +185,7 @@ class CatalogMachine(RuleBasedStateMachine):
             else:
                 made = content_of(key, value)
                 self.ids.append(str(made.id))
-                operations.append(Put(name, with_id(made, "")))
+                operations.append(Put(name, structs.replace(made, id=UNSET)))
         return operations
 
     @rule(branch=branches, source=branches, force=st.booleans())

@@ -160,7 +160,7 @@ def test_a_dry_run_writes_nothing(forked: VersionStore) -> None:
     assert [str(row.key) for row in result.details] == ["a"]
     assert head(forked) == before and forked.list_moves() == log
     result = transplant(forked, commit(forked, unchanged("a"), branch="f"), dry_run=True)
-    assert result.resultant_target_hash == before
+    assert (result.was_applied, result.resultant_target_hash, head(forked)) == (False, None, before)
 
 
 def test_namespaces_are_guarded_even_with_conflicts_as_result(forked: VersionStore) -> None:
