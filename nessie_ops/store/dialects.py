@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
-from nessie_ops.errors import BadRequest
+from nessie_ops.errors import BadRequest, StoreUnavailable
 from nessie_ops.store import libpq
 
 BUSY_TIMEOUT_MS = 30_000  # longer than any transaction of ours takes; then the caller gets "try again"
@@ -246,7 +246,9 @@ class MariaDB(Dialect):
 
     @contextmanager
     def schema_lock(self, connection: Connection) -> Iterator[None]:
-        connection.exec_driver_sql(f"SELECT GET_LOCK('nessie_ops {_SCHEMA_LOCK}', {POOL_TIMEOUT_S * 6})")
+        got = connection.exec_driver_sql(f"SELECT GET_LOCK('nessie_ops {_SCHEMA_LOCK}', {POOL_TIMEOUT_S * 6})").scalar()
+        if got != 1:
+            raise StoreUnavailable("Somebody else is creating or changing the tables of the store. Try again.")
         try:
             yield
             connection.exec_driver_sql("COMMIT")
