@@ -87,6 +87,8 @@ class Query:
         # Our own, since the library closes its socket when it finds the connection lost: the number would then
         # be another file's while the loop still watches it.
         self.fileno = os.dup(self._pgconn.socket)
+        self._poll = select.poll()
+        self._poll.register(self.fileno, select.POLLIN)
         self._result: pq.abc.PGresult | None = None
 
     def send(self, *parameters: Any) -> None:
@@ -96,9 +98,18 @@ class Query:
         self._pgconn.flush()
 
     def receive(self) -> list[Sequence[Any]] | None:
-        """The rows; None while they have not all come.  Call it when there is something to read."""
+        """The rows; None while they have not all come.  Call it when there is something to read.
+
+        Reads until nothing is left: an event loop tells of an error once, also when there were data before it.
+        """
         self._pgconn.flush()
-        self._pgconn.consume_input()
+        while True:
+            self._pgconn.consume_input()
+            rows = self._take()
+            if rows is not None or not self._poll.poll(0):
+                return rows
+
+    def _take(self) -> list[Sequence[Any]] | None:
         while not self._pgconn.is_busy():
             result = self._pgconn.get_result()
             if result is None:

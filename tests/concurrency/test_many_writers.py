@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_writers_of_two_processes(writers: int, database_url: str, tmp_path: Pat
         assert len({entry.commit_meta.message for entry in log}) == len(log) == total
         moves = sorted(versions.list_moves(name="main", limit=10_000), key=lambda move: move.seq)
         assert [move.seq for move in moves] == list(range(1, total + 2)), "no gap"
-        assert all(after.before == before.after for before, after in zip(moves, moves[1:]))
+        assert all(after.before == before.after for before, after in pairwise(moves))
 
 
 def test_small_and_large_commits_take_turns(database_url: str, tmp_path: Path) -> None:

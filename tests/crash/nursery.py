@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nessie_ops.catalog import IcebergCatalog
-from nessie_ops.server.app import create_app
+import msgspec
+
+from nessie_ops.server.app import open_app
 from nessie_ops.server.serve import base_uri_of, bind, make_server
 from nessie_ops.server.settings import Settings
 from nessie_ops.store import Store
-from nessie_ops.versioning import VersionStore
 
 
 class Bomb:
@@ -60,22 +60,22 @@ class Bomb:
 
 
 def main(bomb: Bomb) -> None:
-    versions = VersionStore.__new__(VersionStore)  # each server initializes its own copy
-    settings = Settings(store="", warehouse="file:///nowhere", port=0)
-    app = create_app(versions, IcebergCatalog(versions, settings.warehouse), settings)
+    settings = Settings(store="sqlite://", warehouse="file:///nowhere", port=0)
+    app, versions = open_app(settings)  # loads and compiles what the servers then share
+    versions.close()
+    del app
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the dead
     for line in sys.stdin:
         with bind(settings.host, settings.port) as sock:
             pid = os.fork()
             if pid == 0:
-                _serve(versions, line.strip(), bomb, sock, app)
+                _serve(msgspec.structs.replace(settings, store=line.strip()), bomb, sock)
             print(pid, base_uri_of(sock), flush=True)
 
 
-def _serve(versions: VersionStore, url: str, bomb: Bomb, sock: socket.socket, app: Any) -> None:
-    store = Store.open(url)
-    versions.__init__(store)  # type: ignore[misc]
-    bomb.plant(store)
+def _serve(settings: Settings, bomb: Bomb, sock: socket.socket) -> None:
+    app, versions = open_app(settings)
+    bomb.plant(versions.store)
     make_server(app).run([sock])
     os._exit(0)
 
