@@ -78,21 +78,26 @@ async def by_tables(subject: Subject, times: int, rounds: int, seconds: float) -
 async def by_commits(subject: Subject, tables: int, lengths: Sequence[int], times: int) -> dict[int, Row]:
     """Cost of a commit by length of the branch's history, with that of a branch just made beside it."""
     rows, length = {}, 0
-    async with connections(subject.side.url) as (connection,):
-        long = await subject.branch(connection, tables)
-        for wanted in lengths:
-            await grow(subject, long, tables, wanted - length)
-            grown, new = Cost(), Cost()
-            short = await subject.branch(connection, tables)
-            for _ in range(3):
-                await measure_commits(subject, long, tables, times, grown)
-                await measure_commits(subject, short, tables, times, new)
-            length = wanted + 3 * times
-            row, beside = grown.row(), new.row()
-            rows[wanted] = {"ms": row["ms"], "ms, new branch": beside["ms"], "ratio": row["ms"] / beside["ms"]}
-            size = "row bytes" if "row bytes" in row else "bytes"
-            rows[wanted] |= {size: row[size], f"{size}, new branch": beside[size]}
+    long = await new_branch(subject, tables)
+    for wanted in lengths:
+        await grow(subject, long, tables, wanted - length)
+        grown, new = Cost(), Cost()
+        short = await new_branch(subject, tables)
+        for _ in range(3):
+            await measure_commits(subject, long, tables, times, grown)
+            await measure_commits(subject, short, tables, times, new)
+        length = wanted + 3 * times
+        row, beside = grown.row(), new.row()
+        rows[wanted] = {"ms": row["ms"], "ms, new branch": beside["ms"], "ratio": row["ms"] / beside["ms"]}
+        size = "row bytes" if "row bytes" in row else "bytes"
+        rows[wanted] |= {size: row[size], f"{size}, new branch": beside[size]}
     return rows
+
+
+async def new_branch(subject: Subject, tables: int) -> str:
+    """The name of a new branch; its connection is not kept, since a server closes one that is idle."""
+    async with connections(subject.side.url) as (connection,):
+        return await subject.branch(connection, tables)
 
 
 async def grow(subject: Subject, branch: str, tables: int, commits: int) -> None:

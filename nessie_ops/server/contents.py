@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from litestar import Response, get, post
+from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest, ContentNotFound
 from nessie_ops.model import ContentKey
@@ -18,7 +19,7 @@ from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query, parse_key
 from nessie_ops.server.requests import KeysIn, check_keys, read_body
-from nessie_ops.server.responses import json_response
+from nessie_ops.server.responses import JsonAnswer, json_response
 from nessie_ops.server.specs import parse_ref
 from nessie_ops.versioning import MAX_PAGE, VersionStore
 
@@ -48,13 +49,13 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
 
 
 @get("/trees/{ref:str}/contents/{key:str}")
-async def get_content(live: LiveStore, ref: Segment, key: Segment) -> Response[bytes]:
+async def get_content(live: LiveStore, ref: Segment, key: Segment) -> ASGIApp:
     wanted = parse_key(restore(key))
     effective = await live.resolve(parse_ref(live.store, ref))
     found = await live.get_contents(effective.hash, [wanted])
     if wanted not in found:
         raise ContentNotFound(f"Could not find content for key '{wanted}' in reference '{effective.name}'.", wanted)
-    return json_response(SingleContent(found[wanted], effective))
+    return JsonAnswer(SingleContent(found[wanted], effective))
 
 
 @get("/trees/{ref:str}/contents", sync_to_thread=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import cel
@@ -113,7 +114,10 @@ def select(
     With a filter at most `scan` rows are looked at, and none after `SCAN_S`: a page may be shorter,
     even empty, and yet be followed by another.  With `weigh` no row follows when what was taken weighs `capacity`.
     """
-    page: list[R] = []
+    if wanted is None and weigh is None:
+        page = list(islice(rows, limit + 1))
+        return page[:limit], page[limit] if len(page) > limit else None
+    page = []
     weight = 0
     stop = clock() + SCAN_S
     for count, row in enumerate(rows):

@@ -36,6 +36,8 @@ def restore(segment: str) -> str:
 
 def decode_path(raw: bytes) -> str | None:
     """The path to route by, one segment per parameter; None when no route can match."""
+    if b"%" not in raw and b"//" not in raw and raw.isascii():
+        return _join_raw_slashes(raw.decode())
     try:
         segments = [unquote_to_bytes(part).decode() for part in raw.split(b"/")]
     except UnicodeDecodeError:
@@ -47,7 +49,7 @@ def decode_path(raw: bytes) -> str | None:
 
 
 def _join_raw_slashes(path: str) -> str:
-    match = _TREES.fullmatch(path)
+    match = _TREES.fullmatch(path) if "@" in path else None
     if not match:
         return path
     for group in ("to", "ref"):  # back to front, so that positions stay true; both keep their length

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from litestar import Response, delete, get, post, put
+from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import Reference, ReferenceType
@@ -18,7 +19,7 @@ from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
 from nessie_ops.server.requests import PropertiesIn, ReferenceIn, read_body
-from nessie_ops.server.responses import json_response
+from nessie_ops.server.responses import JsonAnswer, json_response
 from nessie_ops.server.specs import (
     check_type,
     get_absolute,
@@ -84,12 +85,12 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
 
 
 @get("/trees/{ref:str}")
-async def get_reference(live: LiveStore, request: AnyRequest, ref: Segment) -> Response[bytes]:
+async def get_reference(live: LiveStore, request: AnyRequest, ref: Segment) -> ASGIApp:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
     reference = await live.get_reference(parse_plain_ref(live.store, ref))
     if not full:
-        return json_response(SingleReference(reference))
-    return json_response({"reference": await in_thread(_describe, live.store, reference)})
+        return JsonAnswer(SingleReference(reference))
+    return JsonAnswer({"reference": await in_thread(_describe, live.store, reference)})
 
 
 def _describe(store: VersionStore, reference: Reference) -> dict[str, Any]:

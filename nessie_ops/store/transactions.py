@@ -34,6 +34,10 @@ class Objects:
             raise NotCached
         return cast(dict[bytes, T], found)
 
+    def peek(self, kind: Kind, id: bytes) -> Any | None:
+        """The object, or None."""
+        return self._cache.get((kind, id))
+
 
 class Transaction:
     """A view of the database."""

@@ -53,9 +53,13 @@ class Leaf(NamedTuple):
 
     @staticmethod
     def decode(raw: bytes) -> Leaf:
-        digits = raw[1:17].hex()
-        id = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-        return Leaf(_TYPE_OF[raw[0]], ContentId(id), raw[17:])
+        return Leaf(_TYPE_OF[raw[0]], content_id_of(raw), raw[17:])
+
+
+def content_id_of(leaf: bytes) -> ContentId:
+    """The content id of an encoded leaf."""
+    digits = leaf.hex()
+    return ContentId("-".join((digits[2:10], digits[10:14], digits[14:18], digits[18:22], digits[22:34])))
 
 
 def type_of(leaf: bytes) -> ContentType:

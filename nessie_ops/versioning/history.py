@@ -29,7 +29,17 @@ from nessie_ops.model import (
 )
 from nessie_ops.store import Kind, Objects, Transaction
 from nessie_ops.versioning import tree
-from nessie_ops.versioning.codec import Change, Commit, Leaf, decode_changes, decode_commit, meta_of, to_hash, to_micros
+from nessie_ops.versioning.codec import (
+    Change,
+    Commit,
+    content_id_of,
+    decode_changes,
+    decode_commit,
+    meta_of,
+    to_hash,
+    to_micros,
+    type_of,
+)
 from nessie_ops.versioning.objects import (
     StoredNodes,
     find_commit,
@@ -155,7 +165,10 @@ class _Vertex(NamedTuple):
 
 
 class _Graph:
-    """Commits without what they hold.  Loads those behind a commit along with it, as many as it has loaded before."""
+    """Commits without what they hold.
+
+    Loads those behind a commit that is not in memory along with it, as many as there were before.
+    """
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -163,8 +176,9 @@ class _Graph:
 
     def load(self, id: bytes) -> _Vertex:
         if id not in self._vertices:
+            cached = self._tx.peek(Kind.COMMIT, id)
             size = min(max(1, len(self._vertices)), LOG_CHUNK)
-            for commit in self._tx.load_ancestors(id, size, decode_commit):
+            for commit in [cached] if cached else self._tx.load_ancestors(id, size, decode_commit):
                 parents = tuple(parent for parent in (commit.parent, commit.merge_parent) if parent)
                 self._vertices[commit.id] = _Vertex(commit.generation, parents)
         return self._vertices[id]
@@ -194,7 +208,11 @@ def _get_fork(tx: Transaction, a: Commit | None, b: Commit | None) -> Commit | N
 
 def get_contents(tx: Objects | Transaction, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
     wanted = {key.to_bytes(): key for key in keys}
-    leaves = tree.get_many(StoredNodes(tx), root_of(find_commit(tx, at)), wanted)
+    nodes, root = StoredNodes(tx), root_of(find_commit(tx, at))
+    if len(wanted) == 1:  # nearly always
+        leaves = {raw: leaf for raw in wanted if (leaf := tree.get(nodes, root, raw))}
+    else:
+        leaves = tree.get_many(nodes, root, wanted)
     contents = load_contents(tx, leaves.values())
     return {key: contents[leaves[raw]] for raw, key in wanted.items() if raw in leaves}
 
@@ -222,11 +240,9 @@ def list_entries(
     low, high = key_span(prefix, first, last)
     rows = list(islice(tree.scan(StoredNodes(tx), root, low, high), limit))
     contents = load_contents(tx, (leaf for _, leaf in rows)) if with_content else {}
-    entries = []
-    for raw, value in rows:
-        leaf = Leaf.decode(value)
-        entries.append(Entry(leaf.type, ContentKey.from_bytes(raw), leaf.content_id, contents.get(value)))
-    return entries
+    return [
+        Entry(type_of(leaf), ContentKey.from_bytes(key), content_id_of(leaf), contents.get(leaf)) for key, leaf in rows
+    ]
 
 
 def diff(

@@ -95,6 +95,8 @@ def _plan(
 
 
 def _check_modes(modes: Mapping[ContentKey, KeyMergeMode], changed: Iterable[bytes]) -> None:
+    if not modes:
+        return
     unused = set(modes) - {ContentKey.from_bytes(key) for key in changed}
     if unused:
         names = ", ".join(f"'{key}'" for key in sorted(unused))

@@ -20,7 +20,8 @@ class StoredNodes:
         self._tx = tx
 
     def load(self, id: bytes) -> Node:
-        return self.load_many((id,))[id]
+        found: Node | None = self._tx.peek(Kind.NODE, id)
+        return found if found is not None else self.load_many((id,))[id]
 
     def load_many(self, ids: Iterable[bytes]) -> Mapping[bytes, Node]:
         wanted = set(ids)

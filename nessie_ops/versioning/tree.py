@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import eq
 from typing import Protocol
 
 TARGET = 64  # entries; part of the format, as are the sizes below
@@ -210,8 +211,13 @@ def diff(
 
 
 def _open_both(nodes: Nodes, left: list[Item], right: list[Item], span: tuple[bytes, bytes]) -> None:
-    """Replace the nodes on top of both stacks by what they hold."""
-    ours, theirs = _open(nodes, left.pop(), span), _open(nodes, right.pop(), span)
+    """Replace the nodes on top of both stacks by what they hold; where their keys are the same, by what differs."""
+    a, b = nodes.load(left.pop()[1]), nodes.load(right.pop()[1])
+    if len(a.keys) == len(b.keys) and all(map(eq, a.keys, b.keys)):
+        differing = [n for n in _places(a, span) if a.values[n] != b.values[n]]
+        ours, theirs = _items(a, differing), _items(b, differing)
+    else:
+        ours, theirs = _items(a, _places(a, span)), _items(b, _places(b, span))
     nodes.load_many([id for level, id, _ in set(ours) ^ set(theirs) if level])
     left += ours
     right += theirs
@@ -220,10 +226,20 @@ def _open_both(nodes: Nodes, left: list[Item], right: list[Item], span: tuple[by
 def _open(nodes: Nodes, item: Item, span: tuple[bytes, bytes]) -> list[Item]:
     """What the node `item` holds of a range of keys, last first."""
     node = nodes.load(item[1])
+    return _items(node, _places(node, span))
+
+
+def _places(node: Node, span: tuple[bytes, bytes]) -> range:
+    """The places in a node of what may hold keys of a range."""
     start, stop = bisect_left(node.keys, span[0]), bisect_left(node.keys, span[1])
+    return range(start, min(stop + 1, len(node.keys)) if node.level else stop)
+
+
+def _items(node: Node, places: Sequence[int]) -> list[Item]:
+    """What stands at some places of a node, last first."""
     if node.level:
-        return [(node.level, child, b"") for child in reversed(node.values[start : stop + 1])]
-    return [(0, key, value) for key, value in zip(reversed(node.keys[start:stop]), reversed(node.values[start:stop]))]
+        return [(node.level, node.values[n], b"") for n in reversed(places)]
+    return [(0, node.keys[n], node.values[n]) for n in reversed(places)]
 
 
 def added(nodes: Nodes, before: bytes, after: bytes) -> Iterator[bytes]:

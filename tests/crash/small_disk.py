@@ -40,7 +40,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted(size: str, owner: int = 0) -> Iterator[SmallDisk]:
-    """A new disk; the test is left out, and says so, where mounting is not allowed."""
+    """A new disk; where mounting is not allowed the test is left out, and the summary says so."""
     with tempfile.TemporaryDirectory(prefix="nessie_ops_disk_") as name:
         command = ["mount", "-t", "tmpfs", "-o", f"size={size},uid={owner}", "tmpfs", name]
         done = subprocess.run(command, capture_output=True, text=True)

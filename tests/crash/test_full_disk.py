@@ -1,7 +1,11 @@
-"""A disk that is full under 8 writers: writes are answered 503, reads go on, and nothing acknowledged is lost."""
+"""No room for what 8 writers write: they are answered 503 when nothing was applied, 504 when that is not known.
+
+Reads go on, and nothing acknowledged is lost.  On a file system that is full, and where files may not grow.
+"""
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -33,6 +37,22 @@ def postgresql() -> Iterator[tuple[str, SmallDisk]]:
         )
         yield make_url(server.url).set(database="small").render_as_string(hide_password=False), disk
         server.stop()
+
+
+def test_files_that_may_not_grow(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        api = Api(served.base_uri)
+        api.add_table("before")
+        with Writers(served.base_uri, ["main"] * WRITERS) as writers:
+            writers.wait_for(200, ENOUGH)
+            size = max(file.stat().st_size for file in tmp_path.glob("catalog.db*"))
+            _, most = resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            writers.wait_for(504, ENOUGH)  # of an error of the disk while it commits the database does not say enough
+            assert api.http.get("/health").status_code == 200
+            resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (most, most))
+            writers.wait_for(200, ENOUGH)
+        api.http.close()
+        writers.assert_kept(f"sqlite:///{tmp_path}/catalog.db")
 
 
 @pytest.mark.parametrize("store", [sqlite, postgresql], ids=lambda store: store.__name__)
