@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from nessie_ops.cli import build_app, run
 from nessie_ops.cli.demo import make_demo
 from nessie_ops.cli.run import make_run
@@ -36,13 +38,18 @@ def _run_month(*, month: str, source: str, resume: str, all_steps: bool) -> int:
     return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps)
 
 
-def main() -> None:
-    """Run the command line of this process."""
+def make_app() -> typer.Typer:
+    """The whole command line."""
     app = build_app(_serve)
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
     app.command("run")(make_run(_run_month))
-    run(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    run(make_app())
 
 
 if __name__ == "__main__":
