@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
         patch.setenv("NESSIE_OPS_SPARK_MASTER", "local[2]")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Whoever starts the tests in the background of a shell hands them an ignored SIGINT, and their children, too."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
