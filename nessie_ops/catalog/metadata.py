@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pydantic
 from msgspec import UNSET, UnsetType
 from pyiceberg.exceptions import ValidationError
@@ -29,6 +30,7 @@ MAX_FORMAT_VERSION = 2
 NO_SNAPSHOT = -1
 GC_ENABLED = "gc.enabled"
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
+_GUARDED = {GC_ENABLED, DELETE_AFTER_COMMIT}
 
 _PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _VERSION = re.compile(r"(\d{1,9})-[^/]*$")
@@ -88,7 +90,7 @@ def table_properties(given: Mapping[str, str], created_at: datetime) -> dict[str
 def check_metadata(after: TableMetadata, before: TableMetadata | None, warehouse: Warehouse) -> None:
     """BadRequest when `after` would write outside the warehouse, or lets clients delete files of other branches.
 
-    What `before` has already is left alone, so a table that came from elsewhere can still be changed.
+    Locations that `before` has already are left alone, so a table that came from elsewhere can still be changed.
     """
     if before is None or after.location != before.location:
         warehouse.check(after.location, "location")
@@ -97,13 +99,11 @@ def check_metadata(after: TableMetadata, before: TableMetadata | None, warehouse
         value = after.properties.get(name)
         if value is not None and value != old.get(name):
             warehouse.check(value, f"properties.{name}")
-    accepted = unsafe_properties(old) if before else []
     for name in unsafe_properties(after.properties):
-        if name not in accepted:
-            raise BadRequest(
-                f"properties.{name}: must be false, because branches share files; "
-                "unreferenced files are deleted by the garbage collection of the catalog."
-            )
+        raise BadRequest(
+            f"properties.{name}: must be false, because branches share files; "
+            "unreferenced files are deleted by the garbage collection of the catalog."
+        )
 
 
 def unsafe_properties(properties: Mapping[str, str]) -> list[str]:
@@ -113,6 +113,31 @@ def unsafe_properties(properties: Mapping[str, str]) -> list[str]:
         DELETE_AFTER_COMMIT: properties.get(DELETE_AFTER_COMMIT, "false").lower() == "true",
     }
     return [name for name, applies in unsafe.items() if applies]
+
+
+class _Properties(msgspec.Struct):
+    properties: dict[str, msgspec.Raw] | None = None
+
+
+def with_safe_properties(raw: bytes) -> bytes:
+    """Table metadata (JSON text) as clients may get it: none lets them delete files, whoever wrote the file.
+
+    A pointer that came over the Nessie API names metadata that the client wrote, without our properties.
+    Nothing else of the text changes, and most of it is not parsed.
+    """
+    try:
+        properties = msgspec.json.decode(raw, type=_Properties).properties or {}
+        unsafe = unsafe_properties({name: _as_text(properties[name]) for name in _GUARDED & properties.keys()})
+    except msgspec.MsgspecError:
+        return raw  # is no table metadata, which its readers say better
+    if not unsafe:
+        return raw
+    parts = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({**parts, "properties": {**properties, **dict.fromkeys(unsafe, "false")}})
+
+
+def _as_text(value: msgspec.Raw) -> str:
+    return str(msgspec.json.decode(value))  # clients take the number or truth value for its text
 
 
 def content_of(metadata: TableMetadata, location: str, content_id: str | UnsetType = UNSET) -> IcebergTable:

@@ -29,6 +29,7 @@ from nessie_ops.catalog.metadata import (
     serialize_metadata,
     table_properties,
     unsafe_properties,
+    with_safe_properties,
 )
 from nessie_ops.catalog.requests import CreateTable, Json
 from nessie_ops.catalog.requirements import check_requirements, is_create
@@ -97,7 +98,7 @@ class Tables:
     def load(self, ref: str, key: ContentKey, *, all_snapshots: bool = True) -> Loaded:
         """A table's metadata, with all snapshots or those that its own branches and tags name; NoSuchTable."""
         content = require_table(self._lake.get(self._lake.resolve(ref), key), key)
-        raw = self._lake.files.read(content.metadata_location)
+        raw = with_safe_properties(self._lake.files.read(content.metadata_location))
         if not all_snapshots:
             raw = msgspec.json.encode(only_referenced_snapshots(msgspec.json.decode(raw)))
         return Loaded(content.metadata_location, raw)
@@ -180,7 +181,7 @@ class Tables:
             return self._plan_create(at, key, updates)
         content = require_table(found, key)
         location = content.metadata_location
-        raw = self._lake.files.read(location)
+        raw = with_safe_properties(self._lake.files.read(location))
         before = parse_metadata(raw, location)
         check_requirements(requirements, before, str(key))
         after = apply_updates(before, location, updates)

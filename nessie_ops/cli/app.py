@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nessie_ops.cli import apply, branch, events, inspect, store
+from nessie_ops.cli import apply, branch, check, events, inspect, store
 from nessie_ops.cli.serve import Serve, make_serve
 from nessie_ops.errors import NessieOpsError
 
@@ -25,6 +25,7 @@ def build_app(serve: Serve) -> typer.Typer:
     app.callback()(_options)
     app.command("serve")(make_serve(serve))
     app.add_typer(branch.app, name="branch")
+    app.add_typer(check.app, name="check")
     app.add_typer(events.app, name="events")
     app.add_typer(store.app, name="store")
     for name, command in (inspect.COMMANDS | apply.COMMANDS).items():

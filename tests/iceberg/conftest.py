@@ -26,9 +26,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def base_uri(tmp_path_factory: pytest.TempPathFactory, warehouse: str) -> str:
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('iceberg-store')}/catalog.db"
+
+
+@pytest.fixture(scope="session")
+def base_uri(store_url: str, warehouse: str) -> str:
     """The root of a running server."""
-    return ensure_embedded(f"sqlite:///{tmp_path_factory.mktemp('iceberg-store')}/catalog.db", warehouse)
+    return ensure_embedded(store_url, warehouse)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+from unittest.mock import ANY
 from uuid import UUID
 
 import pytest
@@ -16,6 +18,7 @@ from nessie_ops.catalog.metadata import (
     new_metadata,
     parse_metadata,
     serialize_metadata,
+    with_safe_properties,
 )
 from nessie_ops.catalog.requests import CreateTable
 from nessie_ops.catalog.requirements import check_requirements
@@ -250,12 +253,32 @@ class TestFormat:
         assert metadata_location("/t", {}, previous, "u") == f"/t/metadata/{number}-u.metadata.json"
 
     def test_a_table_from_elsewhere_can_be_changed(self) -> None:
-        """Only what a change itself makes unsafe is refused."""
+        """It may stay where it is, and is never one whose files clients may delete."""
         warehouse = Warehouse("file:///other")
-        unsafe = new().model_copy(update={"properties": {}})
-        check_metadata(unsafe.model_copy(update={"properties": {"a": "1"}}), unsafe, warehouse)
+        safe = new().model_copy(update={"properties": {"gc.enabled": "false"}})
+        check_metadata(safe.model_copy(update={"properties": {"gc.enabled": "false", "a": "1"}}), safe, warehouse)
         with pytest.raises(BadRequest, match="location"):
-            check_metadata(unsafe, None, warehouse)
-        with pytest.raises(BadRequest, match="delete-after-commit"):
-            worse = {"write.metadata.delete-after-commit.enabled": "TRUE"}
-            check_metadata(unsafe.model_copy(update={"properties": worse}), unsafe, warehouse)
+            check_metadata(safe, None, warehouse)
+        for worse in ({}, {"gc.enabled": "false", "write.metadata.delete-after-commit.enabled": "TRUE"}):
+            with pytest.raises(BadRequest, match="branches share files"):
+                check_metadata(safe.model_copy(update={"properties": worse}), safe, warehouse)
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            None,
+            {},
+            {"gc.enabled": "true", "a": "1"},
+            {"gc.enabled": True, "a": 2**80},
+            {"gc.enabled": None, "a": [{}]},
+            {"gc.enabled": "false"},
+            {"gc.enabled": False},
+        ],
+    )
+    def test_no_client_is_told_that_it_may_delete(self, properties: dict[str, Any] | None) -> None:
+        raw = json.dumps({"format-version": 2, "x": 2**70, "properties": properties}).encode()
+        given = with_safe_properties(raw)
+        told = json.loads(given)
+        assert told == {**json.loads(raw), "properties": {**(properties or {}), "gc.enabled": ANY}}
+        assert told["properties"]["gc.enabled"] in ("false", False)
+        assert (given is raw) is (properties in ({"gc.enabled": "false"}, {"gc.enabled": False}))

@@ -1,0 +1,174 @@
+"""What a file of a table names: metadata names manifest lists, those name manifests, those name data.
+
+`expand` is one step of that walk, bytes in, live files out, so whoever walks decides what is read, in
+which order and how often: the audit of contents, and a collection that marks what must stay.  Pure: does
+no I/O, knows neither references nor where files may lie.  Follows the Iceberg table specification, format
+versions 1 to 3; a file is live while any snapshot that the metadata still has names it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.manifest import DataFileContent, ManifestFile, read_manifest_list
+
+_COUNT = re.compile(r"[0-9]{1,12}")
+
+
+class FileKind(StrEnum):
+    METADATA = "metadata"
+    MANIFEST_LIST = "manifest list"
+    MANIFEST = "manifest"
+    DATA = "data file"
+    DELETES = "delete file"  # position deletes, equality deletes, and deletion vectors in Puffin files
+    STATISTICS = "statistics"
+    PARTITION_STATISTICS = "partition statistics"
+
+
+NAMES_OTHERS = frozenset({FileKind.METADATA, FileKind.MANIFEST_LIST, FileKind.MANIFEST})
+"""Kinds of files that `expand` reads; the others end the walk."""
+
+
+class LiveFile(NamedTuple):
+    """A file that somebody needs; `size_bytes` is what the file that names it says, None where it says nothing."""
+
+    kind: FileKind
+    location: str
+    size_bytes: int | None = None
+
+
+class DamagedFile(Exception):
+    """The bytes are not what a file of this kind holds; the text says why."""
+
+
+class _Snapshot(msgspec.Struct, rename="kebab"):
+    manifest_list: str | None = None
+    manifests: tuple[str, ...] | None = None  # version 1 may name its manifests here
+    summary: dict[str, Any] | None = None
+
+
+class _Statistics(msgspec.Struct, rename="kebab"):
+    statistics_path: str
+    file_size_in_bytes: int | None = None
+
+
+class _Table(msgspec.Struct, rename="kebab"):
+    """The part of table metadata that names files; PyIceberg 0.12 refuses snapshots with their own manifests."""
+
+    format_version: int
+    location: str
+    snapshots: tuple[_Snapshot, ...] | None = None
+    statistics: tuple[_Statistics, ...] | None = None
+    partition_statistics: tuple[_Statistics, ...] | None = None
+
+
+class TableFiles(NamedTuple):
+    """What table metadata names: the folder where most files are, and the files themselves, snapshots in order.
+
+    `added` is how many data and delete files all snapshots say to have added: a guess, for planning alone.
+    """
+
+    folder: str
+    files: list[LiveFile]
+    added: int
+
+
+def read_table(raw: bytes) -> TableFiles:
+    """The files that table metadata (unpacked JSON) names; DamagedFile."""
+    try:
+        table = msgspec.json.decode(raw, type=_Table)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedFile(f"is not table metadata: {error}") from error
+    files: list[LiveFile] = []
+    for snapshot in table.snapshots or ():
+        if snapshot.manifest_list:
+            files.append(LiveFile(FileKind.MANIFEST_LIST, snapshot.manifest_list))
+        else:
+            files += [LiveFile(FileKind.MANIFEST, manifest) for manifest in snapshot.manifests or ()]
+    for kind, found in (
+        (FileKind.STATISTICS, table.statistics),
+        (FileKind.PARTITION_STATISTICS, table.partition_statistics),
+    ):
+        files += [LiveFile(kind, item.statistics_path, item.file_size_in_bytes) for item in found or ()]
+    return TableFiles(table.location, files, sum(_count_added(snapshot) for snapshot in table.snapshots or ()))
+
+
+def _count_added(snapshot: _Snapshot) -> int:
+    counts = (str((snapshot.summary or {}).get(name, "0")) for name in ("added-data-files", "added-delete-files"))
+    return sum(int(count) for count in counts if _COUNT.fullmatch(count))
+
+
+def expand(file: LiveFile, raw: bytes) -> list[LiveFile]:
+    """The live files that `file`, whose bytes are `raw`, names, in its order; DamagedFile.
+
+    Nothing for a kind that is not in NAMES_OTHERS.  Files that a manifest lists as deleted are not live.
+    """
+    match file.kind:
+        case FileKind.METADATA:
+            return read_table(raw).files
+        case FileKind.MANIFEST_LIST:
+            read = _read_manifest_list
+        case FileKind.MANIFEST:
+            read = _read_manifest
+        case _:
+            return []
+    try:
+        return list(read(raw))
+    except Exception as error:  # the decoder raises whatever comes of reading the wrong bytes
+        raise DamagedFile(f"is not a {file.kind}: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _read_manifest_list(raw: bytes) -> Iterator[LiveFile]:
+    for manifest in read_manifest_list(_Bytes(raw)):
+        yield LiveFile(FileKind.MANIFEST, manifest.manifest_path, manifest.manifest_length)
+
+
+def _read_manifest(raw: bytes) -> Iterator[LiveFile]:
+    # What entries inherit from their manifest's row in the list (sequence numbers) is of no concern here.
+    manifest = ManifestFile.from_args(
+        manifest_path="", manifest_length=len(raw), partition_spec_id=0, sequence_number=0
+    )
+    for entry in manifest.fetch_manifest_entry(_OneFile(raw)):
+        data = entry.data_file
+        kind = FileKind.DATA if data.content == DataFileContent.DATA else FileKind.DELETES
+        yield LiveFile(kind, data.file_path, data.file_size_in_bytes)
+
+
+class _Bytes(InputFile):
+    """Bytes that PyIceberg reads as a file, so that what cannot be read is told from what is damaged."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__("memory:")
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return io.BytesIO(self._raw)
+
+
+class _OneFile(FileIO):
+    """The FileIO of a manifest that has been read."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__()
+        self._raw = raw
+
+    def new_input(self, location: str) -> InputFile:
+        return _Bytes(self._raw)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise NotImplementedError("nothing is written here")
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise NotImplementedError("nothing is deleted here")
