@@ -75,6 +75,15 @@ class MetadataFiles:
             raise MetadataUnavailable(f"The metadata file {location} cannot be written: {error}") from error
         self._cache.put(location, data, len(data))
 
+    def prepare(self, location: str) -> None:
+        """On a local disk, create the folder of the file that will be at `location`; MetadataUnavailable on failure."""
+        location = self.warehouse.check(location, "metadata-location")
+        if location.startswith("file://"):
+            try:
+                _make_folders(os.path.dirname(location.removeprefix("file://")))
+            except OSError as error:
+                raise MetadataUnavailable(f"The folder of {location} cannot be created: {error}") from error
+
     def discard(self, location: str) -> None:
         """Delete a file that no commit names.  A failure is only logged: the garbage collector finds the file."""
         try:

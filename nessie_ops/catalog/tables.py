@@ -111,7 +111,10 @@ class Tables:
         metadata = new_metadata(request, location, UUID(self._lake.new_id()), self._lake.clock())
         check_metadata(metadata, None, self._lake.files.warehouse)
         if request.stage_create:
-            return Loaded(None, serialize_metadata(metadata))
+            staged = Loaded(None, serialize_metadata(metadata))
+            # DuckDB writes manifests before the table exists, and creates only the folders of data files.
+            self._lake.files.prepare(metadata_location(location, metadata.properties, None, ""))
+            return staged
         return self._write(branch, [self._plan(key, metadata, None, f"create table {key}")], meta)[0]
 
     def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:

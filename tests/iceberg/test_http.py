@@ -285,11 +285,12 @@ class TestPages:
 
 
 class TestTables:
-    def test_stage_create_leaves_no_trace(self, http: httpx.Client, nessie: NessieClient, db: str) -> None:
+    def test_stage_create_leaves_an_empty_folder_alone(self, http: httpx.Client, nessie: NessieClient, db: str) -> None:
         head = nessie.get_reference("main").hash
         staged = create(http, db, "s", **{"stage-create": True})
         assert "metadata-location" not in staged
-        assert not Path(urlsplit(staged["metadata"]["location"]).path).exists()
+        location = Path(urlsplit(staged["metadata"]["location"]).path)
+        assert list(location.rglob("*")) == [location / "metadata"]
         assert nessie.get_reference("main").hash == head
 
     def test_commit_without_changes_is_no_commit(
