@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from nessie_ops.catalog.files import MetadataFiles
-from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand, read_table
+from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand, read_table, read_view
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.presence import Fault, FileFault, TablePresence, WarehouseFiles, size_of
 from nessie_ops.errors import BadRequest, MetadataUnavailable
@@ -71,13 +71,15 @@ class Audit:
                     presence = TablePresence(self._files, table.folder, table.added)
                     self._visit(table.files, presence)
                     self._keep(head, [], table.files)
+                else:
+                    read_view(raw)
             except (FileFault, DamagedFile) as error:
                 self._keep(head, [_problem(head, error)], [])
         return self._faulty.get(_digest(head), [])
 
     def _read_metadata(self, location: str) -> bytes:
         try:
-            return self._metadata.read(location)
+            return self._metadata.read_foreign(location)
         except BadRequest as error:
             raise FileFault(Fault.OUTSIDE, error.message) from error
         except MetadataUnavailable as error:

@@ -12,11 +12,13 @@ import io
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFileContent, ManifestFile, read_manifest_list
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _COUNT = re.compile(r"[0-9]{1,12}")
 
@@ -68,6 +70,11 @@ class _Table(msgspec.Struct, rename="kebab"):
     partition_statistics: tuple[_Statistics, ...] | None = None
 
 
+class _View(msgspec.Struct, rename="kebab"):
+    format_version: int
+    location: str
+
+
 class TableFiles(NamedTuple):
     """What table metadata names: the folder where most files are, and the files themselves, snapshots in order.
 
@@ -79,12 +86,14 @@ class TableFiles(NamedTuple):
     added: int
 
 
+def read_view(raw: bytes) -> None:
+    """DamagedFile unless `raw` is view metadata (unpacked JSON), which names no files."""
+    _decode(raw, _View, "view")
+
+
 def read_table(raw: bytes) -> TableFiles:
     """The files that table metadata (unpacked JSON) names; DamagedFile."""
-    try:
-        table = msgspec.json.decode(raw, type=_Table)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedFile(f"is not table metadata: {error}") from error
+    table = _decode(raw, _Table, "table")
     files: list[LiveFile] = []
     for snapshot in table.snapshots or ():
         if snapshot.manifest_list:
@@ -97,6 +106,13 @@ def read_table(raw: bytes) -> TableFiles:
     ):
         files += [LiveFile(kind, item.statistics_path, item.file_size_in_bytes) for item in found or ()]
     return TableFiles(table.location, files, sum(_count_added(snapshot) for snapshot in table.snapshots or ()))
+
+
+def _decode(raw: bytes, form: type[T], kind: str) -> T:
+    try:
+        return msgspec.json.decode(raw, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedFile(f"is not {kind} metadata: {error}") from error
 
 
 def _count_added(snapshot: _Snapshot) -> int:

@@ -182,6 +182,12 @@ def test_json_that_is_no_table(lake: Lake, text: str) -> None:
         assert lake.findings() == [("damaged", "metadata", "db.t", ["dev"])]
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", '{"format-version": 1}', "\ud800", "[" * 100_000])
+def test_json_that_is_no_view(lake: Lake, text: str) -> None:
+    with changed(lake.files["view"], lambda _: text.encode("utf-8", "surrogatepass")):
+        assert lake.findings() == [("damaged", "metadata", "db.v", ALL)]
+
+
 def test_a_folder_is_no_file(lake: Lake) -> None:
     for name, kind in (("dev data", "data file"), ("dev manifest", "manifest"), ("view", "metadata")):
         file = lake.files[name]
