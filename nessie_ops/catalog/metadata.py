@@ -1,7 +1,6 @@
-"""Table metadata as JSON text and as PyIceberg's models; new tables and their contents in the catalog.
+"""New tables, what is safe in a table of this catalog, and what the catalog records of its metadata.
 
-Written tables are format version 1 or 2: PyIceberg 0.12 can read version 3 but not write it, so that
-is refused with a clear error.  Knows no references and does no I/O.
+Knows no references and does no I/O.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import pydantic
 from msgspec import UNSET, UnsetType
-from pyiceberg.exceptions import ValidationError
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
+from nessie_ops.catalog import shapes
+from nessie_ops.catalog.layouts import check_fields, check_names, with_field_ids, with_sources
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.requests import CreateTable, Json
+from nessie_ops.catalog.schemas import check_schema, fresh_ids
+from nessie_ops.catalog.shapes import check_shape
+from nessie_ops.catalog.tablemetadata import DEFAULT_FORMAT_VERSION, TableMetadata, check_format_version
+from nessie_ops.catalog.updates import create_from_updates, parse_updates
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import IcebergTable
 
-MAX_FORMAT_VERSION = 2
 NO_SNAPSHOT = -1
 GC_ENABLED = "gc.enabled"
+FORMAT_VERSION = "format-version"  # of a request to create a table; not a property of the table
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 _GUARDED = {GC_ENABLED, DELETE_AFTER_COMMIT}
 
@@ -36,50 +35,45 @@ _PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-stor
 _VERSION = re.compile(r"(\d{1,9})-[^/]*$")
 
 
-def parse_metadata(raw: bytes, location: str) -> TableMetadata:
-    """The model of a metadata file; BadRequest naming `location` when it is none."""
-    try:
-        return TableMetadataUtil.parse_raw(raw.decode())
-    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
-        raise BadRequest(f"{location}: this is not valid Iceberg table metadata: {first_line(error)}") from error
-
-
-def serialize_metadata(metadata: TableMetadata) -> bytes:
-    """The JSON text of `metadata`."""
-    check_format_version(metadata.format_version)
-    return metadata.model_dump_json().encode()
-
-
-def check_format_version(version: int) -> None:
-    if not 1 <= version <= MAX_FORMAT_VERSION:
-        raise BadRequest(f"format-version: {version} is not supported; use 2 (or 1).")
-
-
 def new_metadata(request: CreateTable, location: str, table_uuid: UUID, created_at: datetime) -> TableMetadata:
     """Metadata of a new, empty table: fresh ids, the catalog's default properties; BadRequest."""
     properties = table_properties(request.properties or {}, created_at)
-    version = properties.get("format-version", str(MAX_FORMAT_VERSION))
-    if not version.isdecimal():
-        raise BadRequest(f"properties.format-version: '{version[:20]}' is not a number.")
-    check_format_version(int(version))
-    try:
-        return new_table_metadata(
-            schema=Schema.model_validate(request.schema),
-            partition_spec=_parse_spec(request.partition_spec),
-            sort_order=SortOrder.model_validate(request.write_order) if request.write_order else UNSORTED_SORT_ORDER,
-            location=location,
-            properties=properties,
-            table_uuid=table_uuid,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, ValidationError) as error:
-        raise BadRequest(f"Cannot create the table: {first_line(error)}") from error
+    version = _format_version(properties.pop(FORMAT_VERSION, str(DEFAULT_FORMAT_VERSION)))
+    check_schema(request.schema, version, "schema")
+    schema, new_ids = fresh_ids(request.schema)
+    spec, order = request.partition_spec or {"fields": []}, request.write_order or {"fields": []}
+    check_shape(spec, shapes.PartitionSpec, "partition-spec")
+    check_fields(spec["fields"], request.schema, version, "partition-spec")
+    check_names(spec["fields"], request.schema, "partition-spec")
+    check_shape(order, shapes.SortOrder, "write-order")
+    check_fields(order["fields"], request.schema, version, "write-order")
+    unnumbered = [{name: value for name, value in field.items() if name != "field-id"} for field in spec["fields"]]
+    fields = with_field_ids(with_sources(unnumbered, new_ids, "partition-spec"), (), 0)
+    updates: list[Json] = [
+        {"action": "upgrade-format-version", "format-version": version},
+        {"action": "add-schema", "schema": schema},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {**spec, "fields": fields}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {
+            "action": "add-sort-order",
+            "sort-order": {**order, "fields": with_sources(order["fields"], new_ids, "write-order")},
+        },
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-properties", "updates": properties},
+    ]
+    return create_from_updates(parse_updates(updates), version, table_uuid, location, to_ms(created_at))
 
 
-def _parse_spec(given: Json | None) -> PartitionSpec:
-    if not given:
-        return UNPARTITIONED_PARTITION_SPEC
-    fields = [{"field-id": 0, **field} for field in given.get("fields", ())]  # a new table gets fresh ids
-    return PartitionSpec.model_validate({**given, "fields": fields})
+def _format_version(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise BadRequest(f"properties.format-version: '{text[:20]}' is not a number.")
+    return check_format_version(int(text), "properties.format-version")
+
+
+def to_ms(time: datetime) -> int:
+    """Milliseconds since 1970."""
+    return int(time.timestamp() * 1000)
 
 
 def table_properties(given: Mapping[str, str], created_at: datetime) -> dict[str, str]:
@@ -153,14 +147,6 @@ def content_of(metadata: TableMetadata, location: str, content_id: str | UnsetTy
     )
 
 
-def with_current_v1_fields(metadata: TableMetadata) -> TableMetadata:
-    """Version 1 repeats its current schema and spec in fields of their own; PyIceberg 0.12 leaves them as they were."""
-    if not isinstance(metadata, TableMetadataV1):
-        return metadata
-    fields = [field.model_dump() for field in metadata.spec().fields]
-    return metadata.model_copy(update={"schema_": metadata.schema(), "partition_spec": fields})
-
-
 def metadata_location(location: str, properties: Mapping[str, str], previous: str | None, unique: str) -> str:
     """Where the next metadata file of a table or view goes: `00003-<unique>.metadata.json`, numbered after `previous`.
 
@@ -177,13 +163,3 @@ def only_referenced_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:
     """Metadata (as JSON) with those snapshots alone that a branch or tag of the table points to."""
     used = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()} | {metadata.get("current-snapshot-id")}
     return {**metadata, "snapshots": [s for s in metadata.get("snapshots", ()) if s["snapshot-id"] in used]}
-
-
-def first_line(error: Exception) -> str:
-    """What is wrong, short: the first problem that a validation found."""
-    if isinstance(error.__cause__, pydantic.ValidationError):
-        error = error.__cause__
-    if isinstance(error, pydantic.ValidationError):
-        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-    return str(error)[:500] or type(error).__name__

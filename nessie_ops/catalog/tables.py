@@ -12,28 +12,36 @@ from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.messages import describe
 from nessie_ops.catalog.metadata import (
-    MAX_FORMAT_VERSION,
     check_metadata,
     content_of,
     metadata_location,
     new_metadata,
     only_referenced_snapshots,
-    parse_metadata,
-    serialize_metadata,
     table_properties,
+    to_ms,
     unsafe_properties,
     with_safe_properties,
 )
 from nessie_ops.catalog.requests import CreateTable, Json
-from nessie_ops.catalog.requirements import check_requirements, is_create
-from nessie_ops.catalog.updates import apply_updates, create_from_updates, parse_requirements, parse_updates
+from nessie_ops.catalog.requirements import check_requirements, is_create, parse_requirements
+from nessie_ops.catalog.tablemetadata import (
+    DEFAULT_FORMAT_VERSION,
+    TableMetadata,
+    parse_metadata,
+    serialize_metadata,
+)
+from nessie_ops.catalog.updates import (
+    TableUpdate,
+    apply_updates,
+    create_from_updates,
+    parse_updates,
+    with_properties,
+)
 from nessie_ops.errors import BadRequest, MetadataUnavailable, NoSuchTable
 from nessie_ops.model import (
     Branch,
@@ -153,8 +161,8 @@ class Tables:
         message = f"register table {key} from {location}"
         unsafe = unsafe_properties(metadata.properties)
         if unsafe:
-            safer = [SetPropertiesUpdate(updates=dict.fromkeys(unsafe, "false"))]
-            metadata = apply_updates(metadata, location, safer) or metadata
+            safer = [with_properties(dict.fromkeys(unsafe, "false"))]
+            metadata = apply_updates(metadata, location, safer, self._now_ms()) or metadata
         check_metadata(metadata, None, self._lake.files.warehouse)
         if unsafe:
             return self._write(branch, [self._plan(key, metadata, location, message, existing)], meta)[0]
@@ -176,6 +184,9 @@ class Tables:
         operations: list[Operation] = [Delete(source), Put(target, content)]
         self._lake.commit(branch, f"rename table {source} to {target}", operations, meta)
 
+    def _now_ms(self) -> int:
+        return to_ms(self._lake.clock())
+
     def _plan_change(self, at: CommitHash, change: Change, found: Content | None) -> _Planned:
         key = change.key
         requirements, updates = parse_requirements(change.requirements), parse_updates(change.updates)
@@ -187,7 +198,7 @@ class Tables:
         raw = with_safe_properties(self._lake.files.read(location))
         before = parse_metadata(raw, location)
         check_requirements(requirements, before, str(key))
-        after = apply_updates(before, location, updates)
+        after = apply_updates(before, location, updates, self._now_ms())
         if after is None:
             return _Planned(Unchanged(key), Loaded(location, raw), f"check table {key}")
         check_metadata(after, before, self._lake.files.warehouse)
@@ -196,9 +207,10 @@ class Tables:
     def _plan_create(self, at: CommitHash, key: ContentKey, updates: Sequence[TableUpdate]) -> _Planned:
         """The end of a staged create: everything about the new table is in the updates."""
         location = self._lake.new_location(at, key, ContentType.ICEBERG_TABLE, None)
-        metadata = create_from_updates(updates, MAX_FORMAT_VERSION, UUID(self._lake.new_id()), location)
-        properties = table_properties(metadata.properties, self._lake.clock())
-        metadata = metadata.model_copy(update={"properties": properties})
+        metadata = create_from_updates(
+            updates, DEFAULT_FORMAT_VERSION, UUID(self._lake.new_id()), location, self._now_ms()
+        )
+        metadata = metadata.with_properties(table_properties(metadata.properties, self._lake.clock()))
         check_metadata(metadata, None, self._lake.files.warehouse)
         return self._plan(key, metadata, None, f"create table {key}")
 

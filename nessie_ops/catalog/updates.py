@@ -1,111 +1,82 @@
-"""Applies the requirements and updates of a commit to table metadata, as Iceberg's reference catalog does.
+"""Applies the updates of a commit to table metadata, as Iceberg's reference catalog does.
 
-PyIceberg's `update_table_metadata` is the engine; the resolver prepares updates for it.
-Pure: knows neither files nor references.
+The metadata stays JSON throughout, so nothing that a client wrote is lost.  PyIceberg 0.12 applies updates to
+models that drop what they do not know, refuses format version 3, and neither assigns nor reuses ids; its models
+serve here for schemas and transforms.  Pure: knows neither files nor references.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-import pydantic
-from pyiceberg.exceptions import ValidationError
-from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
-from pyiceberg.table.update import (
-    AssignUUIDUpdate,
-    SetLocationUpdate,
-    TableRequirement,
-    TableUpdate,
-    UpgradeFormatVersionUpdate,
-    update_table_metadata,
-)
-
-from nessie_ops.catalog.metadata import first_line, with_current_v1_fields
-from nessie_ops.catalog.requests import Json
-from nessie_ops.catalog.resolver import UNASSIGNED, Resolver
+from nessie_ops.catalog import history, structure
+from nessie_ops.catalog.draft import Draft
+from nessie_ops.catalog.shapes import UPDATES, Json, check_shape
+from nessie_ops.catalog.tablemetadata import TableMetadata, check_format_version
 from nessie_ops.errors import BadRequest
 
-_update_adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(TableUpdate)
-_requirement_adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(TableRequirement)
+_rules = structure.RULES | history.RULES
+
+
+class TableUpdate(NamedTuple):
+    """One update of a request, of a known action and the shape that it must have."""
+
+    action: str
+    body: Json
+    field: str
+    """Where in the request it is, for messages: `updates[3]`."""
 
 
 def parse_updates(raw: Sequence[Json]) -> tuple[TableUpdate, ...]:
     """The updates of a request; BadRequest names the one that cannot be read or is unknown."""
-    return tuple(_parse(_update_adapter, _complete(update), f"updates[{i}]") for i, update in enumerate(raw))
+    return tuple(_parse_update(update, f"updates[{i}]") for i, update in enumerate(raw))
 
 
-def parse_requirements(raw: Sequence[Json]) -> tuple[TableRequirement, ...]:
-    """The requirements of a request; BadRequest as for updates."""
-    return tuple(_parse(_requirement_adapter, item, f"requirements[{i}]") for i, item in enumerate(raw))
+def _parse_update(raw: Json, field: str) -> TableUpdate:
+    action = raw.get("action")
+    if not isinstance(action, str) or action not in UPDATES:
+        raise BadRequest(f"{field}.action: '{str(action)[:80]}' is unknown; use one of {', '.join(sorted(UPDATES))}.")
+    check_shape(raw, UPDATES[action], field)
+    return TableUpdate(action, raw, field)
 
 
-def _parse(adapter: pydantic.TypeAdapter[Any], raw: Json, field: str) -> Any:
-    try:
-        return adapter.validate_python(raw)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadRequest(f"{field}: {first_line(error)}") from error
-
-
-def _complete(update: Json) -> Json:
-    """Partition field ids are optional in the protocol, and mandatory in PyIceberg's model."""
-    spec = update.get("spec")
-    if update.get("action") != "add-spec" or not isinstance(spec, dict) or not isinstance(spec.get("fields"), list):
-        return update
-    fields = [{"field-id": UNASSIGNED, **field} if isinstance(field, dict) else field for field in spec["fields"]]
-    return {**update, "spec": {**spec, "fields": fields}}
-
-
-def apply_updates(base: TableMetadata, location: str, updates: Sequence[TableUpdate]) -> TableMetadata | None:
+def apply_updates(
+    base: TableMetadata, location: str, updates: Sequence[TableUpdate], now_ms: int
+) -> TableMetadata | None:
     """The metadata after `updates` to the table whose metadata file is at `location`; None when nothing changes.
 
     BadRequest when an update makes no sense, CommitFailed when it was made from metadata that is outdated.
     """
-    resolved = Resolver(base).resolve(updates)
-    after = _update(base, resolved, metadata_location=location)
-    if not after.metadata_log or after.metadata_log[-1].metadata_file != location:
-        return None  # the log grows with every change
-    return with_current_v1_fields(_forget_snapshots(base, after))
+    return _run(Draft(base, base.format_version, now_ms), updates, location)
 
 
 def create_from_updates(
-    updates: Sequence[TableUpdate], format_version: int, table_uuid: UUID, location: str
+    updates: Sequence[TableUpdate], format_version: int, table_uuid: UUID, location: str, now_ms: int
 ) -> TableMetadata:
     """The metadata of a table that is made by updates alone, as in a staged create; BadRequest.
 
     Format version, UUID and location are defaults for what the updates leave out.
     """
-    defaults: list[TableUpdate] = [SetLocationUpdate(location=location)]
-    if not any(isinstance(update, UpgradeFormatVersionUpdate) for update in updates):
-        defaults.append(UpgradeFormatVersionUpdate.model_validate({"format-version": format_version}))
-    if not any(isinstance(update, AssignUUIDUpdate) for update in updates):
-        defaults.append(AssignUUIDUpdate(uuid=table_uuid))
-    # The empty metadata that PyIceberg's own catalogs begin with.
-    empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
-    resolved = Resolver(None).resolve([*defaults, *updates])
-    return with_current_v1_fields(_update(empty, resolved, enforce_validation=True))
+    given = [update for update in updates if update.action == "upgrade-format-version"]
+    if given:
+        format_version = given[0].body["format-version"]
+        check_format_version(format_version, f"{given[0].field}.format-version")
+    draft = Draft(None, format_version, now_ms)
+    draft.set("location", location)
+    draft.set("table-uuid", str(table_uuid))
+    created = _run(draft, updates, None)
+    assert created is not None  # a draft of a new table has changed
+    return created
 
 
-def _update(base: TableMetadata, updates: tuple[TableUpdate, ...], **options: Any) -> TableMetadata:
-    try:
-        return update_table_metadata(base, updates, **options)
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
-        raise BadRequest(f"updates: {first_line(error)}") from error
+def with_properties(properties: Mapping[str, str]) -> TableUpdate:
+    """The update that sets `properties`."""
+    return _parse_update({"action": "set-properties", "updates": dict(properties)}, "updates[0]")
 
 
-def _forget_snapshots(before: TableMetadata, after: TableMetadata) -> TableMetadata:
-    """What Iceberg drops with a snapshot and PyIceberg 0.12 keeps.
-
-    The snapshot log must have no gap, since a table as of a time is looked up in it: without the entry
-    of a snapshot that is gone, an older one would answer for its time.
-    """
-    known = {snapshot.snapshot_id for snapshot in after.snapshots}
-    gone = {snapshot.snapshot_id for snapshot in before.snapshots} - known
-    if not gone:
-        return after
-    gap = max((i for i, entry in enumerate(before.snapshot_log) if entry.snapshot_id in gone), default=-1)
-    survivors = sum(entry.snapshot_id not in gone for entry in before.snapshot_log[: gap + 1])
-    statistics = [item for item in after.partition_statistics if item.snapshot_id not in gone]
-    return after.model_copy(update={"snapshot_log": after.snapshot_log[survivors:], "partition_statistics": statistics})
+def _run(draft: Draft, updates: Sequence[TableUpdate], location: str | None) -> TableMetadata | None:
+    for update in updates:
+        _rules[update.action](draft, update.body, update.field)
+    return draft.finish(location)

@@ -195,11 +195,11 @@ def test_another_reference_in_the_table_name(spark: SparkSession, spark_on: Spar
     ("statement", "reason"),
     [
         ("ALTER TABLE {} SET TBLPROPERTIES ('gc.enabled' = 'true')", "branches share files"),
-        ("ALTER TABLE {} SET TBLPROPERTIES ('format-version' = '3')", "format-version: 3 is not supported"),
+        ("ALTER TABLE {} SET TBLPROPERTIES ('format-version' = '4')", "format-version: 4 is not supported"),
         ("ALTER TABLE {} SET TBLPROPERTIES ('write.data.path' = 'file:/tmp/x')", "outside the warehouse"),
         ("ALTER TABLE {} SET LOCATION 'file:/tmp/x'", "outside the warehouse"),
         ("CREATE TABLE {}2 (n INT) USING iceberg LOCATION 'file:/tmp/x'", "outside the warehouse"),
-        ("CREATE TABLE {}2 (n INT) USING iceberg TBLPROPERTIES ('format-version' = '3')", "3 is not supported"),
+        ("CREATE TABLE {}2 (n INT) USING iceberg TBLPROPERTIES ('format-version' = '4')", "4 is not supported"),
     ],
 )
 def test_what_is_refused(spark: SparkSession, flights: str, statement: str, reason: str) -> None:
