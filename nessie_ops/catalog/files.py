@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import zlib
+from collections.abc import Callable
 
 import fsspec
 import msgspec
@@ -47,6 +48,18 @@ class MetadataFiles:
         if _NEVER_REUSED.search(location):
             self._cache.put(location, data, len(data))
         return data
+
+    def read_as(self, location: str, form: str, make: Callable[[bytes], bytes]) -> bytes:
+        """What `make` makes of the text at `location`, remembered like the text itself; `form` names what `make` does.
+
+        Raises what `read` raises.
+        """
+        made = self._cache.get((location, form))
+        if made is None:
+            made = make(self.read(location))
+            if _NEVER_REUSED.search(location):
+                self._cache.put((location, form), made, len(made))
+        return bytes(made)
 
     def read_foreign(self, location: str) -> bytes:
         """As `read`, for a file that no commit names yet: it may still be changed, so it is not cached."""

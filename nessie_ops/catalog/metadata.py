@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -157,9 +156,3 @@ def metadata_location(location: str, properties: Mapping[str, str], previous: st
     folder = properties.get("write.metadata.path", f"{location}/metadata").rstrip("/")
     suffix = ".gz" if properties.get("write.metadata.compression-codec", "none").lower() == "gzip" else ""
     return f"{folder}/{version:05d}-{unique}{suffix}.metadata.json"
-
-
-def only_referenced_snapshots(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Metadata (as JSON) with those snapshots alone that a branch or tag of the table points to."""
-    used = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values()} | {metadata.get("current-snapshot-id")}
-    return {**metadata, "snapshots": [s for s in metadata.get("snapshots", ()) if s["snapshot-id"] in used]}

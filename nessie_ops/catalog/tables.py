@@ -21,12 +21,12 @@ from nessie_ops.catalog.metadata import (
     content_of,
     metadata_location,
     new_metadata,
-    only_referenced_snapshots,
     table_properties,
     to_ms,
     unsafe_properties,
     with_safe_properties,
 )
+from nessie_ops.catalog.pruning import only_referenced_snapshots
 from nessie_ops.catalog.requests import CreateTable, Json
 from nessie_ops.catalog.requirements import check_requirements, is_create, parse_requirements
 from nessie_ops.catalog.tablemetadata import (
@@ -103,13 +103,18 @@ class Tables:
     def exists(self, ref: str, key: ContentKey) -> bool:
         return isinstance(self._lake.get(self._lake.resolve(ref), key), IcebergTable)
 
+    def find(self, ref: str, key: ContentKey) -> str:
+        """The location of a table's metadata; it changes whenever the table does.  NoSuchTable."""
+        return require_table(self._lake.get(self._lake.resolve(ref), key), key).metadata_location
+
+    def read(self, location: str, *, all_snapshots: bool = True) -> Loaded:
+        """The metadata at a location that `find` told; see `load`."""
+        form, make = ("all", with_safe_properties) if all_snapshots else ("refs", _referenced)
+        return Loaded(location, self._lake.files.read_as(location, form, make))
+
     def load(self, ref: str, key: ContentKey, *, all_snapshots: bool = True) -> Loaded:
         """A table's metadata, with all snapshots or those that its own branches and tags name; NoSuchTable."""
-        content = require_table(self._lake.get(self._lake.resolve(ref), key), key)
-        raw = with_safe_properties(self._lake.files.read(content.metadata_location))
-        if not all_snapshots:
-            raw = msgspec.json.encode(only_referenced_snapshots(msgspec.json.decode(raw)))
-        return Loaded(content.metadata_location, raw)
+        return self.read(self.find(ref, key), all_snapshots=all_snapshots)
 
     def create(self, ref: str, namespace: ContentKey, request: CreateTable, meta: NewCommit = ANONYMOUS) -> Loaded:
         """Create an empty table, or with `stage_create` only say how it would look; NameTaken, NamespaceNotFound."""
@@ -236,6 +241,10 @@ class Tables:
                 message = "; ".join(plan.message for plan in changed)
                 self._lake.commit(branch, message, [plan.operation for plan in planned], meta)
         return [plan.loaded for plan in planned]
+
+
+def _referenced(raw: bytes) -> bytes:
+    return only_referenced_snapshots(with_safe_properties(raw))
 
 
 def require_table(found: Content | None, key: ContentKey) -> IcebergTable:

@@ -7,6 +7,7 @@ from typing import cast
 
 from litestar import Litestar, Response, get
 from litestar.di import NamedDependency, Provide
+from litestar.exceptions import HTTPException
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.errors import StoreUnavailable
@@ -14,12 +15,13 @@ from nessie_ops.events import Webhooks
 from nessie_ops.server import openapi
 from nessie_ops.server.encodings import Encodings
 from nessie_ops.server.iceberg import iceberg_router
+from nessie_ops.server.iceberg_problems import answer_http_error as answer_iceberg_http_error
 from nessie_ops.server.lanes import Lanes
 from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
 from nessie_ops.server.parameters import LiveStore
-from nessie_ops.server.paths import ASGIApp, SlashPaths
-from nessie_ops.server.problems import EXCEPTION_HANDLERS
+from nessie_ops.server.paths import ICEBERG, ASGIApp, SlashPaths
+from nessie_ops.server.problems import EXCEPTION_HANDLERS, AnyRequest, answer_http_error
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.settings import Settings
 from nessie_ops.server.v1 import nessie_v1_router
@@ -41,6 +43,12 @@ async def get_health(live: LiveStore, settings: NamedDependency[Settings]) -> Re
     return json_response({"status": "UP", "defaultBranch": head.name, "warehouse": settings.warehouse})
 
 
+def answer_unrouted(request: AnyRequest, error: HTTPException) -> Response[bytes]:
+    """The answer to what no route takes, as the API says it to which the path belongs."""
+    is_iceberg = str(request.scope["path"]).startswith(ICEBERG.decode())
+    return (answer_iceberg_http_error if is_iceberg else answer_http_error)(request, error)
+
+
 def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
     """The application.  It opens and closes nothing: the version store is the caller's."""
     live, webhooks = Live(version_store), Webhooks(version_store)
@@ -53,7 +61,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
             "webhooks": Provide(lambda: webhooks, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
-        exception_handlers=EXCEPTION_HANDLERS,
+        exception_handlers={**EXCEPTION_HANDLERS, HTTPException: answer_unrouted},
         request_max_body_size=MAX_BODY_BYTES,
         openapi_config=None,
         logging_config=None,

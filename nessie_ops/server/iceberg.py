@@ -10,6 +10,7 @@ from __future__ import annotations
 from litestar import Router
 
 from nessie_ops.catalog import IcebergCatalog
+from nessie_ops.server.iceberg_absent import absent_handlers
 from nessie_ops.server.iceberg_config import config_handlers, ref_config_handlers
 from nessie_ops.server.iceberg_namespaces import namespace_handlers
 from nessie_ops.server.iceberg_problems import EXCEPTION_HANDLERS
@@ -31,5 +32,5 @@ def iceberg_router(catalog: IcebergCatalog) -> Router:
 
 def _prefixed(catalog: IcebergCatalog) -> Router:
     # Each path gets handlers of its own: one handler with two paths would be wrapped for its thread twice.
-    handlers = [*namespace_handlers(catalog), *table_handlers(catalog), *view_handlers(catalog)]
+    handlers = [*namespace_handlers(catalog), *table_handlers(catalog), *view_handlers(catalog), *absent_handlers()]
     return Router("/{prefix:str}", route_handlers=handlers)

@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.model import ReferenceSpec
-from nessie_ops.server.iceberg_problems import NoTokens
+from nessie_ops.server.addresses import base_uri
 from nessie_ops.server.iceberg_requests import check_warehouse, parse_prefix
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import json_response
@@ -28,6 +28,7 @@ ENDPOINTS = [
     f"GET {_NAMESPACE}/tables",
     f"POST {_NAMESPACE}/tables",
     *(f"{method} {_TABLE}" for method in ("GET", "HEAD", "POST", "DELETE")),
+    f"GET {_TABLE}/credentials",
     f"POST {_TABLE}/metrics",
     f"POST {_NAMESPACE}/register",
     "POST /v1/{prefix}/tables/rename",
@@ -58,8 +59,8 @@ def config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         return _answer(request, catalog, VERSION)
 
     @post("/oauth/tokens", sync_to_thread=False)
-    def refuse_token(request: AnyRequest) -> None:
-        raise NoTokens("This server issues no tokens; set 'oauth2-server-uri' to one that does.")
+    def refuse_token() -> Response[bytes]:
+        return _refuse_token()
 
     return [get_config, get_config_of_v1, refuse_token]
 
@@ -74,13 +75,25 @@ def ref_config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
             raise NotFoundException
         return _answer(request, catalog, parse_prefix(str(request.path_params["ref"]), catalog))
 
-    return [get_config]
+    @post("/{prefix:str}/tokens", sync_to_thread=False)
+    def refuse_token(request: AnyRequest) -> Response[bytes]:
+        if request.path_params["prefix"] != "oauth":
+            raise NotFoundException
+        return _refuse_token()
+
+    return [get_config, refuse_token]
+
+
+def _refuse_token() -> Response[bytes]:
+    """The answer in the form that clients of OAuth read."""
+    hint = "This server issues no tokens; set 'oauth2-server-uri' to one that does, or leave out 'credential'."
+    return json_response({"error": "unsupported_grant_type", "error_description": hint}, 501)
 
 
 def _answer(request: AnyRequest, catalog: IcebergCatalog, ref: str) -> Response[bytes]:
     ReferenceSpec.parse(ref, catalog.default_branch)
     check_warehouse(request.query_params.get("warehouse", ""), catalog)
-    base = str(request.base_url)
+    base = base_uri(request)
     body = {
         "defaults": {
             "prefix": quote(ref, safe=""),

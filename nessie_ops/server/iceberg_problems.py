@@ -30,6 +30,7 @@ from nessie_ops.errors import (
     ReferenceNotFound,
     StoreUnavailable,
 )
+from nessie_ops.server.paths import UNREADABLE
 from nessie_ops.server.problems import AnyRequest, to_nessie_error
 from nessie_ops.server.responses import json_response
 
@@ -42,8 +43,8 @@ class Unprocessable(BadRequest):
     http_status = 422
 
 
-class NoTokens(NessieOpsError):
-    """Tokens are another server's to issue."""
+class NotOffered(NessieOpsError):
+    """An endpoint of the protocol that this server does not have."""
 
     http_status = 501
 
@@ -63,7 +64,7 @@ _TYPES: tuple[tuple[type[NessieOpsError], str], ...] = (  # the first that fits
     (StoreUnavailable, "ServiceUnavailableException"),
     (MetadataUnavailable, "ServiceFailureException"),
     (OutcomeUnknown, "CommitStateUnknownException"),
-    (NoTokens, "UnsupportedOperationException"),
+    (NotOffered, "UnsupportedOperationException"),
     (NessieOpsError, "InternalServerError"),
 )
 
@@ -82,7 +83,7 @@ def answer_iceberg_error(request: AnyRequest, error: Exception) -> Response[byte
     """The HTTP answer for an error raised by a handler of the Iceberg API."""
     known = _to_known(error)
     code = 400 if isinstance(known, ReferenceNotFound) else known.http_status
-    if code >= 500 and not isinstance(known, NoTokens):
+    if code >= 500 and not isinstance(known, NotOffered):
         log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     type_name = next(name for kind, name in _TYPES if isinstance(known, kind))
     return json_response(_ErrorBody(_Error(known.message, type_name, code)), code)
@@ -92,7 +93,15 @@ def answer_http_error(request: AnyRequest, error: HTTPException) -> Response[byt
     """The answer for what the framework refuses, such as an oversized body."""
     if error.status_code >= 500:
         return answer_iceberg_error(request, error)
-    return json_response(_ErrorBody(_Error(error.detail, "BadRequestException", error.status_code)), error.status_code)
+    if request.scope["path"] == UNREADABLE:
+        return answer_iceberg_error(request, BadRequest("path: has an empty part, or one that is not UTF-8."))
+    code = error.status_code
+    type_name = "UnsupportedOperationException" if code in (404, 405) else "BadRequestException"
+    missing = f"{request.method} {request.scope['path'][:500]}: this server has no such endpoint."
+    message = missing if code == 404 else error.detail
+    answer = json_response(_ErrorBody(_Error(message, type_name, code)), code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _to_known(error: Exception) -> NessieOpsError:

@@ -6,15 +6,16 @@ the path (`ref`, `ref@hash`, `ref|warehouse`, `-`), or by the path before `v1`.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from nessie_ops.catalog import MAX_NAMES, IcebergCatalog, Names
-from nessie_ops.catalog.requests import Identifier
+from nessie_ops.catalog.names import check_name, select_ref
+from nessie_ops.catalog.requests import Identifier, Rename
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, ContentKey, NewCommit
+from nessie_ops.model import CommitHash, ContentKey, NewCommit, ReferenceSpec
 from nessie_ops.server.paging import make_token, read_token
 from nessie_ops.server.paths import SLASH, restore
 from nessie_ops.server.problems import AnyRequest
@@ -25,7 +26,7 @@ T = TypeVar("T")
 WAREHOUSE_NAME = "warehouse"
 """What the only warehouse is called where its location would be unwieldy."""
 SEPARATOR = "\x1f"  # between the elements of a namespace in paths and queries
-_HASH = re.compile(r"[0-9a-fA-F]{8,64}")
+DELEGATIONS = ("vended-credentials", "remote-signing")
 
 
 class Target(NamedTuple):
@@ -80,31 +81,45 @@ def parse_namespace(text: str) -> ContentKey:
 
 def get_target(request: AnyRequest, catalog: IcebergCatalog, parameter: str) -> Target:
     """The table or view that the path names."""
-    ref = get_ref(request, catalog)
-    name, _, moment = restore(str(request.path_params[parameter])).partition("#")
-    name, _, own_ref = name.partition("@")
-    if moment:
-        ref = f"{own_ref or re.split('[@~^*]', ref)[0]}{'@' if _HASH.fullmatch(moment) else '*'}{moment}"
-    return Target(ref if moment else own_ref or ref, get_namespace(request).child(name).validated())
+    return to_target(request, catalog, get_namespace(request), restore(str(request.path_params[parameter])))
 
 
-def plain_name(name: str) -> str:
-    """`name`, if later requests can name it."""
-    if "@" in name or "#" in name:
-        raise BadRequest(f"name: '{name[:80]}' must not contain '@' or '#', which select a reference.")
-    return path_name(name)
+def to_target(request: AnyRequest, catalog: IcebergCatalog, namespace: ContentKey, name: str) -> Target:
+    """The table or view called `name`, which may choose the reference."""
+    return _to_target(get_ref(request, catalog), namespace, name)
+
+
+def body_target(request: AnyRequest, catalog: IcebergCatalog, identifier: Identifier) -> Target:
+    """The table or view that a request body names."""
+    return to_target(request, catalog, ContentKey.of(*identifier.namespace), identifier.name)
+
+
+def rename_targets(request: AnyRequest, catalog: IcebergCatalog, given: Rename) -> tuple[str, ContentKey, ContentKey]:
+    """Reference, old and new key of a rename; a new name that chooses no reference stays on that of the old one."""
+    source = body_target(request, catalog, given.source)
+    target = _to_target(source.ref, ContentKey.of(*given.destination.namespace), given.destination.name)
+    return one_ref(catalog, [source, target], "destination.name"), source.key, target.key
+
+
+def one_ref(catalog: IcebergCatalog, targets: Sequence[Target], field: str) -> str:
+    """The reference of all `targets`, of which there is one at least; BadRequest when they name several."""
+    specs = {ReferenceSpec.parse(target.ref, catalog.default_branch): target.ref for target in targets}
+    if len(specs) > 1:
+        names = ", ".join(sorted(specs.values()))[:200]
+        raise BadRequest(f"{field}: one commit changes one branch, but this request names {names}.")
+    return targets[0].ref
+
+
+def _to_target(default_ref: str, namespace: ContentKey, name: str) -> Target:
+    ref, plain = select_ref(default_ref, name)
+    return Target(ref, namespace.child(path_name(plain)).validated())
 
 
 def path_name(name: str) -> str:
-    """`name`, if it survives in a path: clients resolve dots, so to drop the table `..` would drop its namespace."""
-    if name in (".", "..") or SLASH in name:
+    """`name`, if it survives in a path, where U+E000 stands for a slash; BadRequest."""
+    if SLASH in name:
         raise BadRequest(f"name: '{name[:80]}' cannot be used in a path; choose another name.")
-    return name
-
-
-def key_of(identifier: Identifier) -> ContentKey:
-    """The key in a request body."""
-    return ContentKey.of(*identifier.namespace).child(plain_name(identifier.name)).validated()
+    return check_name(name)
 
 
 def get_page(request: AnyRequest, catalog: IcebergCatalog) -> Page:
@@ -124,6 +139,25 @@ def next_token(page: Page, found: Names) -> dict[str, str]:
     if not found.more:
         return {}
     return {"next-page-token": make_token(_Position(page.at, found.names[-1]))}
+
+
+def get_choice(request: AnyRequest, name: str, *allowed: str) -> str:
+    """A query parameter that is one of `allowed`, in any case; the first one when it is absent."""
+    given = request.query_params.getall(name, [])
+    if not given:
+        return allowed[0]
+    if len(given) > 1 or given[0].lower() not in allowed:
+        raise BadRequest(f"{name}: '{', '.join(given)[:80]}' is unknown; use {' or '.join(allowed)}.")
+    return str(given[0]).lower()
+
+
+def check_delegation(request: AnyRequest) -> None:
+    """BadRequest unless the client asks for access to files in ways that the protocol knows.  It need not get any."""
+    for way in request.headers.get("x-iceberg-access-delegation", "").split(","):
+        if way.strip().lower() not in ("", *DELEGATIONS):
+            raise BadRequest(
+                f"X-Iceberg-Access-Delegation: '{way.strip()[:80]}' is unknown; use {' or '.join(DELEGATIONS)}."
+            )
 
 
 def read_body(body: bytes, type: type[T]) -> T:

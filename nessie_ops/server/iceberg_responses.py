@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import msgspec
 from litestar import Response
+from litestar.datastructures import ETag
 
 from nessie_ops.catalog import Loaded, Names
 from nessie_ops.model import ContentKey
 from nessie_ops.server.iceberg_requests import Page, next_token
-from nessie_ops.server.responses import json_response
+from nessie_ops.server.problems import AnyRequest
+from nessie_ops.server.responses import empty, json_response
+
+ALL, REFS = "all", "refs"  # the snapshots that an answer holds
 
 
 def loaded_response(loaded: Loaded) -> Response[bytes]:
     """A table or view; its metadata goes out as the text that the file holds."""
     location = {"metadata-location": loaded.metadata_location} if loaded.metadata_location else {}
     return json_response({**location, "metadata": msgspec.Raw(loaded.metadata), "config": {}})
+
+
+def table_response(loaded: Loaded, snapshots: str = ALL) -> Response[bytes]:
+    """A table, with the tag by which a client asks later whether it has changed."""
+    answer = loaded_response(loaded)
+    if loaded.metadata_location:
+        answer.set_etag(make_etag(loaded.metadata_location, snapshots))
+    return answer
+
+
+def make_etag(metadata_location: str, snapshots: str) -> ETag:
+    """The tag of a table's metadata with these `snapshots`; weak, since an answer may be packed or not."""
+    return ETag(value=hashlib.sha256(f"{snapshots} {metadata_location}".encode()).hexdigest()[:32], weak=True)
+
+
+def not_modified(tag: ETag) -> Response[bytes]:
+    """The answer to a client that has what `tag` stands for."""
+    answer = empty(304)
+    answer.set_etag(tag)
+    return answer
+
+
+def is_known(request: AnyRequest, tag: ETag) -> bool:
+    """Whether the client has what `tag` stands for, says `If-None-Match`."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(text.strip() == "*" or text.strip().removeprefix("W/").strip('"') == tag.value for text in known)
 
 
 def get_names(list_page: Callable[[str | None], Names], page: Page) -> Names:

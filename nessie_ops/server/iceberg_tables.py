@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import msgspec
 from litestar import Response, delete, get, head, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import RawBody
 
 from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
-from nessie_ops.catalog.requests import Commit, CommitTransaction, CreateTable, Register, Rename
+from nessie_ops.catalog.requests import Commit, CommitTransaction, CreateTable, Identifier, Register, Rename
 from nessie_ops.errors import BadRequest, NoSuchTable
+from nessie_ops.server.iceberg_metrics import read_report
 from nessie_ops.server.iceberg_requests import (
+    body_target,
+    check_delegation,
+    get_choice,
     get_meta,
     get_namespace,
     get_page,
     get_ref,
     get_target,
-    key_of,
-    plain_name,
+    one_ref,
     read_body,
+    rename_targets,
+    to_target,
 )
-from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
+from nessie_ops.server.iceberg_responses import (
+    ALL,
+    REFS,
+    get_names,
+    identifiers_response,
+    is_known,
+    make_etag,
+    not_modified,
+    table_response,
+)
 from nessie_ops.server.problems import AnyRequest
-
-_SNAPSHOTS = ("all", "refs")
+from nessie_ops.server.responses import json_response
 
 
 def table_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
-    return [*_one_table(catalog), *_many_tables(catalog)]
+    return [*_one_table(catalog), *_about_one_table(catalog), *_many_tables(catalog)]
 
 
 def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -34,11 +48,14 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
 
     @get("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
     def load_table(request: AnyRequest) -> Response[bytes]:
-        snapshots = request.query_params.get("snapshots", "all").lower()
-        if snapshots not in _SNAPSHOTS:
-            raise BadRequest(f"snapshots: '{snapshots[:80]}' is unknown; use all or refs.")
+        snapshots = get_choice(request, "snapshots", ALL, REFS)
+        check_delegation(request)
         target = get_target(request, catalog, "table")
-        return loaded_response(tables.load(target.ref, target.key, all_snapshots=snapshots == "all"))
+        location = tables.find(target.ref, target.key)
+        tag = make_etag(location, snapshots)
+        if is_known(request, tag):
+            return not_modified(tag)
+        return table_response(tables.read(location, all_snapshots=snapshots == ALL), snapshots)
 
     @head("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True, status_code=204)
     def check_table(request: AnyRequest) -> None:
@@ -51,19 +68,38 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         given = read_body(body, Commit)
         target = get_target(request, catalog, "table")
         change = Change(target.key, given.requirements, given.updates)
-        return loaded_response(tables.commit(target.ref, [change], get_meta(request))[0])
+        return table_response(tables.commit(target.ref, [change], get_meta(request))[0])
 
     @delete("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
     def drop_table(request: AnyRequest) -> None:
         """`purgeRequested` has no effect: other references may use the files, so garbage collection deletes them."""
+        get_choice(request, "purgeRequested", "false", "true")
         target = get_target(request, catalog, "table")
         tables.drop(target.ref, target.key, get_meta(request))
 
-    @post("/namespaces/{namespace:str}/tables/{table:str}/metrics", sync_to_thread=False, status_code=204)
-    def report_metrics(request: AnyRequest) -> None:
-        """Clients may report what a scan or commit cost; nobody here reads it."""
+    return [load_table, check_table, commit_table, drop_table]
 
-    return [load_table, check_table, commit_table, drop_table, report_metrics]
+
+def _about_one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    tables = catalog.tables
+
+    @get("/namespaces/{namespace:str}/tables/{table:str}/credentials", sync_to_thread=True)
+    def load_credentials(request: AnyRequest) -> Response[bytes]:
+        """None: clients reach the files of the warehouse with what they have."""
+        if "planId" in request.query_params:
+            raise BadRequest("planId: this server plans no scans; leave it out.")
+        target = get_target(request, catalog, "table")
+        tables.find(target.ref, target.key)
+        return json_response({"storage-credentials": []})
+
+    @post("/namespaces/{namespace:str}/tables/{table:str}/metrics", sync_to_thread=True, status_code=204)
+    def report_metrics(request: AnyRequest, body: RawBody) -> None:
+        """Clients may report what a scan or commit cost; nobody here reads it."""
+        read_report(body)
+        target = get_target(request, catalog, "table")
+        tables.find(target.ref, target.key)
+
+    return [load_credentials, report_metrics]
 
 
 def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -79,39 +115,40 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
 
     @post("/namespaces/{namespace:str}/tables", sync_to_thread=True)
     def create_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
+        check_delegation(request)
         given = read_body(body, CreateTable)
-        plain_name(given.name)
-        created = tables.create(get_ref(request, catalog), get_namespace(request), given, get_meta(request))
-        return loaded_response(created)
+        target = to_target(request, catalog, get_namespace(request), given.name)
+        named = msgspec.structs.replace(given, name=target.key.name)
+        return table_response(tables.create(target.ref, get_namespace(request), named, get_meta(request)))
 
     @post("/namespaces/{namespace:str}/register", sync_to_thread=True)
     def register_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
+        check_delegation(request)
         given = read_body(body, Register)
-        key = get_namespace(request).child(plain_name(given.name)).validated()
+        target = to_target(request, catalog, get_namespace(request), given.name)
         registered = tables.register(
-            get_ref(request, catalog),
-            key,
-            given.metadata_location,
-            overwrite=given.overwrite,
-            meta=get_meta(request),
+            target.ref, target.key, given.metadata_location, overwrite=given.overwrite, meta=get_meta(request)
         )
-        return loaded_response(registered)
+        return table_response(registered)
 
     @post("/tables/rename", sync_to_thread=True, status_code=204)
     def rename_table(request: AnyRequest, body: RawBody) -> None:
-        given = read_body(body, Rename)
-        tables.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
+        ref, source, target = rename_targets(request, catalog, read_body(body, Rename))
+        tables.rename(ref, source, target, get_meta(request))
 
     @post("/transactions/commit", sync_to_thread=True, status_code=204)
     def commit_transaction(request: AnyRequest, body: RawBody) -> None:
-        given = read_body(body, CommitTransaction)
-        changes = [_to_change(i, change) for i, change in enumerate(given.table_changes)]
-        tables.commit(get_ref(request, catalog), changes, get_meta(request))
+        given = read_body(body, CommitTransaction).table_changes
+        targets = [body_target(request, catalog, _identifier(i, change)) for i, change in enumerate(given)]
+        ref = one_ref(catalog, targets, "table-changes") if targets else get_ref(request, catalog)
+        pairs = zip(targets, given, strict=True)
+        changes = [Change(target.key, change.requirements, change.updates) for target, change in pairs]
+        tables.commit(ref, changes, get_meta(request))
 
     return [list_tables, create_table, register_table, rename_table, commit_transaction]
 
 
-def _to_change(index: int, given: Commit) -> Change:
+def _identifier(index: int, given: Commit) -> Identifier:
     if given.identifier is None:
         raise BadRequest(f"table-changes[{index}].identifier: must name a table.")
-    return Change(key_of(given.identifier), given.requirements, given.updates)
+    return given.identifier

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 from litestar import Response, delete, get, head, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import RawBody
 
 from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
 from nessie_ops.catalog.requests import Commit, CreateView, Register, Rename
-from nessie_ops.errors import NoSuchView
+from nessie_ops.errors import BadRequest, NoSuchView
 from nessie_ops.server.iceberg_requests import (
     get_meta,
     get_namespace,
     get_page,
-    get_ref,
     get_target,
-    key_of,
-    plain_name,
     read_body,
+    rename_targets,
+    to_target,
 )
 from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
 from nessie_ops.server.problems import AnyRequest
@@ -70,20 +70,21 @@ def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     @post("/namespaces/{namespace:str}/views", sync_to_thread=True)
     def create_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, CreateView)
-        plain_name(given.name)
-        created = views.create(get_ref(request, catalog), get_namespace(request), given, get_meta(request))
-        return loaded_response(created)
+        target = to_target(request, catalog, get_namespace(request), given.name)
+        named = msgspec.structs.replace(given, name=target.key.name)
+        return loaded_response(views.create(target.ref, get_namespace(request), named, get_meta(request)))
 
     @post("/namespaces/{namespace:str}/register-view", sync_to_thread=True)
     def register_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
         given = read_body(body, Register)
-        key = get_namespace(request).child(plain_name(given.name)).validated()
-        registered = views.register(get_ref(request, catalog), key, given.metadata_location, get_meta(request))
-        return loaded_response(registered)
+        if given.overwrite:
+            raise BadRequest("overwrite: views cannot be registered over others; drop the view first.")
+        target = to_target(request, catalog, get_namespace(request), given.name)
+        return loaded_response(views.register(target.ref, target.key, given.metadata_location, get_meta(request)))
 
     @post("/views/rename", sync_to_thread=True, status_code=204)
     def rename_view(request: AnyRequest, body: RawBody) -> None:
-        given = read_body(body, Rename)
-        views.rename(get_ref(request, catalog), key_of(given.source), key_of(given.destination), get_meta(request))
+        ref, source, target = rename_targets(request, catalog, read_body(body, Rename))
+        views.rename(ref, source, target, get_meta(request))
 
     return [list_views, create_view, register_view, rename_view]

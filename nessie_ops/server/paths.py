@@ -5,7 +5,8 @@ A slash inside a path segment arrives as `%2F`.  ASGI servers decode it before r
 character U+E000 in place of every `%2F`; handlers get names back with `restore`.  For Nessie's API it
 does the same for a raw slash in a reference that is followed by `@`, as in `/trees/run/7@/entries`.
 
-Paths that cannot be meant (empty segments, bad UTF-8, a literal U+E000) answer an empty 404.
+Paths that cannot be meant (empty segments, bad UTF-8, a literal U+E000) answer an empty 404; below `/iceberg` an error
+that says so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 SLASH = "\ue000"
+ICEBERG = b"/iceberg/"
+UNREADABLE = f"{ICEBERG.decode()}{SLASH}"
+"""Stands for every path below `/iceberg` that cannot be meant; no route matches it."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -70,6 +74,8 @@ class SlashPaths:
             await self._app(scope, receive, send)
             return
         path = decode_path(scope["raw_path"])
+        if path is None and scope["raw_path"].startswith(ICEBERG):
+            path = UNREADABLE  # its clients read errors: let the router refuse it
         if path is None:
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
