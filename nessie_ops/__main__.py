@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 
 from nessie_ops.cli import build_app, run
@@ -10,12 +12,22 @@ from nessie_ops.cli.run import make_run
 from nessie_ops.cli.ui import make_ui
 
 
-def _serve(*, host: str | None, port: int | None, store: str | None, warehouse: str | None, workers: int) -> None:
+def _serve(
+    *,
+    host: str | None,
+    port: int | None,
+    store: str | None,
+    warehouse: str | None,
+    allowed_locations: Sequence[str],
+    workers: int,
+) -> None:
     from nessie_ops.server.serve import serve  # here, so that other commands start without a web framework
     from nessie_ops.server.settings import Settings
     from nessie_ops.server.workers import serve_with_workers
 
-    settings = Settings.from_env(host=host, port=port, store=store, warehouse=warehouse)
+    settings = Settings.from_env(
+        host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed_locations
+    )
     serve(settings) if workers == 1 else serve_with_workers(settings, workers)
 
 

@@ -13,7 +13,14 @@ from resources.catalog import CatalogResource
 from resources.spark import EnvironmentSpark, SparkLake
 from tests.databases import Databases, MariaDB, PostgresDatabases, PostgreSQL
 
-_OWN = ("NESSIE_OPS_URI", "NESSIE_OPS_STORE", "NESSIE_OPS_WAREHOUSE", "NESSIE_OPS_SPARK_CONF", "SPARK_REMOTE")
+_OWN = (
+    "NESSIE_OPS_URI",
+    "NESSIE_OPS_STORE",
+    "NESSIE_OPS_WAREHOUSE",
+    "NESSIE_OPS_ALLOWED_LOCATIONS",
+    "NESSIE_OPS_SPARK_CONF",
+    "SPARK_REMOTE",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

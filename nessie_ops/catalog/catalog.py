@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ def _utc_now() -> datetime:
 
 
 class IcebergCatalog:
-    """Iceberg semantics over a version store; all files lie below one warehouse.
+    """Iceberg semantics over a version store; all files lie below one warehouse, or in places allowed besides.
 
     Methods of `namespaces`, `tables` and `views` that write take the name of a branch; those that read
     take any reference specification (`main`, `run/7`, `main@<hash>`) or a commit.
@@ -32,12 +32,13 @@ class IcebergCatalog:
         version_store: VersionStore,
         warehouse_url: str,
         *,
+        allowed_locations: Sequence[str] = (),
         clock: Callable[[], datetime] = _utc_now,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        """BadRequest when `warehouse_url` (`file:///path`, `/path`, `s3://bucket/path`) is not a safe location."""
+        """BadRequest when `warehouse_url` (`file:///path`, `/path`, `s3://bucket/path`) or an allowed one is unsafe."""
         self.version_store = version_store
-        self.warehouse = Warehouse(warehouse_url)
+        self.warehouse = Warehouse(warehouse_url, allowed_locations)
         lake = Lake(version_store, MetadataFiles(self.warehouse), clock, new_id)
         self.namespaces = Namespaces(lake)
         self.tables = Tables(lake)

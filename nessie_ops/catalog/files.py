@@ -2,7 +2,9 @@
 
 Invariants: a file is never overwritten; on a local disk, `write` returns only when the file and its
 folder entries would survive a power cut, so a commit that names the file may follow.  What `read`
-returns is a JSON object, since it is sent to clients as it is.  Knows no Iceberg.
+returns is a JSON object that its check has passed, since it is sent to clients as it is.  Nothing outside
+the warehouse and the allowed places is read, written or deleted, also not through symbolic links on a
+local disk, as far as those were there when the file was asked for.  Knows no Iceberg.
 """
 
 from __future__ import annotations
@@ -10,20 +12,24 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import fsspec
 import msgspec
 
 from nessie_ops.catalog.locations import Warehouse
-from nessie_ops.errors import MetadataUnavailable
+from nessie_ops.catalog.outlines import Check
+from nessie_ops.errors import BadRequest, MetadataUnavailable
 from nessie_ops.store import Cache
 
 CACHE_BYTES = 64 << 20  # a few thousand tables of ordinary size
 MAX_METADATA_BYTES = 256 << 20  # about a million snapshots; more is an attack or a mistake
 # Another catalog's `v1.metadata.json` is written anew once its table is dropped; a UUID is never used twice.
 _NEVER_REUSED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*$", re.IGNORECASE)
+_LOCAL = "file://"
+FIELD = "metadata-location"
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
@@ -37,73 +43,117 @@ class MetadataFiles:
         self.warehouse = warehouse
         self._cache = Cache(cache_bytes)
 
-    def read(self, location: str) -> bytes:
-        """The JSON text at `location`, unpacked; MetadataUnavailable, or BadRequest outside the warehouse."""
-        location = self.warehouse.check(location, "metadata-location")
-        cached = self._cache.get(location)
+    def read(self, location: str, check: Check) -> bytes:
+        """The JSON text at `location`, unpacked.
+
+        MetadataUnavailable; BadRequest outside the allowed places, or when `check` refuses the text.
+        """
+        location = self.warehouse.check(location, FIELD)
+        cached = self._cache.get((check, location))
         if cached is not None:
             return bytes(cached)
         data = self.read_foreign(location)
         _check_json(data, location)
+        check(data, location, self.warehouse)
         if _NEVER_REUSED.search(location):
-            self._cache.put(location, data, len(data))
+            self._cache.put((check, location), data, len(data))
         return data
 
-    def read_as(self, location: str, form: str, make: Callable[[bytes], bytes]) -> bytes:
+    def read_as(self, location: str, check: Check, form: str, make: Callable[[bytes], bytes]) -> bytes:
         """What `make` makes of the text at `location`, remembered like the text itself; `form` names what `make` does.
 
         Raises what `read` raises.
         """
-        made = self._cache.get((location, form))
+        made = self._cache.get((check, location, form))
         if made is None:
-            made = make(self.read(location))
+            made = make(self.read(location, check))
             if _NEVER_REUSED.search(location):
-                self._cache.put((location, form), made, len(made))
+                self._cache.put((check, location, form), made, len(made))
         return bytes(made)
 
     def read_foreign(self, location: str) -> bytes:
-        """As `read`, for a file that no commit names yet: it may still be changed, so it is not cached."""
-        location = self.warehouse.check(location, "metadata-location")
+        """As `read`, for a file that no commit names yet: it is not checked, nor cached, since it may be changed."""
+        location = self.warehouse.check(location, FIELD)
         try:
-            fs, path = fsspec.url_to_fs(location)
-            raw: bytes = fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)
+            raw = self._fetch(location)
+        except BadRequest:
+            raise
         except FileNotFoundError:
             raise MetadataUnavailable(f"The metadata file {location} does not exist.") from None
         except Exception as error:  # file systems raise the exceptions of their libraries
             raise MetadataUnavailable(f"The metadata file {location} cannot be read: {error}") from error
         return _unpack(raw, location)
 
-    def write(self, location: str, data: bytes) -> None:
-        """Create the file at `location`; gzip-compressed when its name says so.  MetadataUnavailable on failure."""
-        location = self.warehouse.check(location, "metadata-location")
+    def write(self, location: str, data: bytes, check: Check) -> None:
+        """Create the file at `location` with what `check` has passed; gzip-compressed when its name says so.
+
+        MetadataUnavailable on failure; BadRequest outside the allowed places.
+        """
+        location = self.warehouse.check(location, FIELD)
         packed = _gzip(data) if ".gz." in location.rpartition("/")[2] else data
         try:
-            if location.startswith("file://"):
-                root = self.warehouse.location.removeprefix("file://")
-                _write_local(location.removeprefix("file://"), packed, root)
+            if location.startswith(_LOCAL):
+                _write_local(*_follow_links(location, self.warehouse), packed)
             else:
                 fs, path = fsspec.url_to_fs(location)
                 fs.pipe_file(path, packed, mode="create")
+        except BadRequest:
+            raise
         except Exception as error:
             raise MetadataUnavailable(f"The metadata file {location} cannot be written: {error}") from error
-        self._cache.put(location, data, len(data))
+        self._cache.put((check, location), data, len(data))
+
+    def check_links(self, places: Iterable[tuple[str, str]]) -> None:
+        """BadRequest unless each folder, given with the field that names it, is allowed once links are followed."""
+        for field, place in places:
+            location = self.warehouse.check(place, field)
+            if location.startswith(_LOCAL):
+                _follow_links(location, self.warehouse, field)
 
     def prepare(self, location: str) -> None:
         """On a local disk, create the folder of the file that will be at `location`; MetadataUnavailable on failure."""
-        location = self.warehouse.check(location, "metadata-location")
-        if location.startswith("file://"):
+        location = self.warehouse.check(location, FIELD)
+        if location.startswith(_LOCAL):
+            path, _ = _follow_links(location, self.warehouse)
             try:
-                _make_folders(os.path.dirname(location.removeprefix("file://")))
+                _make_folders(os.path.dirname(path))
             except OSError as error:
                 raise MetadataUnavailable(f"The folder of {location} cannot be created: {error}") from error
 
     def discard(self, location: str) -> None:
         """Delete a file that no commit names.  A failure is only logged: the garbage collector finds the file."""
         try:
+            location = self.warehouse.check(location, FIELD)
             fs, path = fsspec.url_to_fs(location)
-            fs.rm_file(path)
+            fs.rm_file(_follow_links(location, self.warehouse)[0] if location.startswith(_LOCAL) else path)
         except Exception as error:
             _log.warning("could not delete the unused metadata file %s: %s", location, error)
+
+    def _fetch(self, location: str) -> bytes:
+        if location.startswith(_LOCAL):
+            return _read_local(_follow_links(location, self.warehouse)[0])
+        fs, path = fsspec.url_to_fs(location)
+        raw: bytes = fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)
+        return raw
+
+
+def _follow_links(location: str, warehouse: Warehouse, field: str = FIELD) -> tuple[str, str]:
+    """The path of a local file without symbolic links, and that of the allowed folder which holds it; BadRequest."""
+    path = os.path.realpath(location.removeprefix(_LOCAL))
+    for root in warehouse.roots:
+        folder = os.path.realpath(root.removeprefix(_LOCAL) or "/")
+        if root.startswith(_LOCAL) and f"{path}/".startswith(folder.rstrip("/") + "/"):
+            return path, folder
+    raise BadRequest(f"{field}: '{location[:200]}' lies outside the warehouse: a symbolic link leads out of it.")
+
+
+def _read_local(path: str) -> bytes:
+    # A link put there since the last look is not followed, and nobody waits for the writer of a pipe.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError("it is not a file")
+        return file.read(MAX_METADATA_BYTES + 1)
 
 
 def _unpack(raw: bytes, location: str) -> bytes:
@@ -129,7 +179,7 @@ def _gzip(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _write_local(path: str, data: bytes, root: str) -> None:
+def _write_local(path: str, root: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     _make_folders(folder)
     with open(path, "xb") as file:

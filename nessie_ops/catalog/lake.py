@@ -15,6 +15,7 @@ import msgspec
 
 from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.locations import folder_name
+from nessie_ops.catalog.outlines import Check
 from nessie_ops.errors import (
     BadRequest,
     CommitFailed,
@@ -91,15 +92,17 @@ class Lake:
         return {name: require_namespace(found.get(name), name) for name in above}
 
     def default_location(self, namespaces: dict[ContentKey, Namespace], key: ContentKey) -> str:
-        """Where files of `key` go: below the nearest namespace that has a location, else below the warehouse."""
+        """Where files of `key` go: below the nearest namespace that has a location, else below the warehouse.
+
+        BadRequest when a client of the Nessie API gave that namespace a location that is not allowed.
+        """
         base, rest = self.files.warehouse.location, key.elements
-        for name, namespace in namespaces.items():
+        for name, namespace in reversed(namespaces.items()):
             own = namespace.properties.get("location") if namespace.properties else None
             if own:
-                base, rest = (
-                    self.files.warehouse.check(own, f"location of namespace {name}"),
-                    key.elements[len(name.elements) :],
-                )
+                base = self.files.warehouse.check(own, f"location of namespace {name}")
+                rest = key.elements[len(name.elements) :]
+                break
         return "/".join([base, *map(folder_name, rest)])
 
     def check_target(self, at: CommitHash, source: ContentKey, target: ContentKey) -> None:
@@ -113,7 +116,7 @@ class Lake:
     def new_location(self, at: CommitHash, key: ContentKey, kind: ContentType, wanted: str | None) -> str:
         """The location of a new table or view: `wanted`, else one that no other ever had."""
         namespaces = self.get_free_place(at, key, kind)
-        if wanted:
+        if wanted is not None:
             return self.files.warehouse.check(wanted, "location")
         return f"{self.default_location(namespaces, key)}_{self.new_id()}"
 
@@ -126,12 +129,12 @@ class Lake:
             raise explain(conflict) from conflict
 
     @contextmanager
-    def new_files(self) -> Iterator[Callable[[str, bytes], None]]:
-        """A function that writes metadata files for the commit that ends the block."""
+    def new_files(self) -> Iterator[Callable[[str, bytes, Check], None]]:
+        """A function that writes metadata files, which a check has passed, for the commit that ends the block."""
         written: list[str] = []
 
-        def write(location: str, data: bytes) -> None:
-            self.files.write(location, data)
+        def write(location: str, data: bytes, check: Check) -> None:
+            self.files.write(location, data, check)
             written.append(location)  # only what this block created: never a file that was there before
 
         try:

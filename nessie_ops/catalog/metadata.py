@@ -15,7 +15,6 @@ from msgspec import UNSET, UnsetType
 
 from nessie_ops.catalog import shapes
 from nessie_ops.catalog.layouts import check_fields, check_names, with_field_ids, with_sources
-from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.requests import CreateTable, Json
 from nessie_ops.catalog.schemas import check_schema, fresh_ids
 from nessie_ops.catalog.shapes import check_shape
@@ -30,7 +29,6 @@ FORMAT_VERSION = "format-version"  # of a request to create a table; not a prope
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 _GUARDED = {GC_ENABLED, DELETE_AFTER_COMMIT}
 
-_PATH_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _VERSION = re.compile(r"(\d{1,9})-[^/]*$")
 
 
@@ -80,18 +78,8 @@ def table_properties(given: Mapping[str, str], created_at: datetime) -> dict[str
     return {GC_ENABLED: "false", "created-at": created_at.isoformat(), **given}
 
 
-def check_metadata(after: TableMetadata, before: TableMetadata | None, warehouse: Warehouse) -> None:
-    """BadRequest when `after` would write outside the warehouse, or lets clients delete files of other branches.
-
-    Locations that `before` has already are left alone, so a table that came from elsewhere can still be changed.
-    """
-    if before is None or after.location != before.location:
-        warehouse.check(after.location, "location")
-    old: Mapping[str, str] = before.properties if before else {}
-    for name in _PATH_PROPERTIES:
-        value = after.properties.get(name)
-        if value is not None and value != old.get(name):
-            warehouse.check(value, f"properties.{name}")
+def check_properties(after: TableMetadata) -> None:
+    """BadRequest when `after` lets clients delete files of other branches."""
     for name in unsafe_properties(after.properties):
         raise BadRequest(
             f"properties.{name}: must be false, because branches share files; "

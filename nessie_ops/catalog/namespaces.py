@@ -47,8 +47,7 @@ class Namespaces:
         found = self._lake.store.get_contents(self._lake.resolve(ref), names)
         require_namespace(found.get(key), key)
         chain = {name: require_namespace(found.get(name), name) for name in names}
-        location = self._lake.default_location(chain, key)
-        return {LOCATION: location} | properties_of(chain[key])
+        return self._shown(chain, key)
 
     def create(
         self, ref: str, key: ContentKey, properties: Mapping[str, str], meta: NewCommit = ANONYMOUS
@@ -56,9 +55,10 @@ class Namespaces:
         """A new namespace; NameTaken, NamespaceNotFound (its parent), BadRequest (its location)."""
         branch = self._lake.get_branch(ref)
         namespaces = self._lake.get_free_place(branch.hash, key, ContentType.NAMESPACE)
-        content = Namespace(elements=key.elements, properties=self._checked(properties) or msgspec.UNSET)
+        checked = self._checked(properties)
+        content = Namespace(elements=key.elements, properties=checked or msgspec.UNSET)
         self._lake.commit(branch, f"create namespace {key}", [Put(key, content)], meta)
-        return {LOCATION: self._lake.default_location(namespaces, key)} | properties_of(content)
+        return self._shown({**namespaces, key: content}, key)
 
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Delete an empty namespace; NamespaceNotFound, NamespaceNotEmpty."""
@@ -87,6 +87,14 @@ class Namespaces:
             content = msgspec.structs.replace(namespace, properties=after or msgspec.UNSET)
             self._lake.commit(branch, f"update namespace {key}", [Put(key, content)], meta)
         return PropertyChanges(sorted(updates), sorted(removed), sorted(missing))
+
+    def _shown(self, chain: dict[ContentKey, Namespace], key: ContentKey) -> dict[str, str]:
+        """What clients see of the last of `chain`, the namespaces from the outermost to `key`."""
+        own = properties_of(chain[key])
+        try:
+            return {LOCATION: self._lake.default_location(chain, key)} | own
+        except BadRequest:  # a Nessie client put a location that is not allowed: shown, so that people can mend it
+            return own
 
     def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
         checked = dict(properties)

@@ -1,4 +1,4 @@
-"""Whether files exist, and their bytes: looks at nothing outside the warehouse, and changes nothing.
+"""Whether files exist, and their bytes: looks at nothing but the warehouse and allowed places, and changes nothing.
 
 Names come from metadata that anybody may have written, so a name is compared with the warehouse before a
 file system sees it, and is never read as an fsspec chain (`a::http://b`).  Unlike locations that clients
@@ -51,14 +51,12 @@ class Place(NamedTuple):
 
 
 class WarehouseFiles:
-    """The files of one warehouse, by location; may be used by many threads."""
+    """The files of one warehouse and the places allowed besides, by location; may be used by many threads."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         # What a file system remembers of folders may be old, and is never forgotten.
-        self._places = {
-            f"{root}/": fsspec.url_to_fs(root, use_listings_cache=False)[0] for root in (warehouse.location,)
-        }
-        self._names = warehouse.location
+        self._places = {f"{root}/": fsspec.url_to_fs(root, use_listings_cache=False)[0] for root in warehouse.roots}
+        self._names = ", ".join(warehouse.roots)
         self.is_local = all(root.startswith(_LOCAL) for root in self._places)
 
     def locate(self, location: str) -> Place:

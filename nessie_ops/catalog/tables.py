@@ -17,7 +17,7 @@ from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.messages import describe
 from nessie_ops.catalog.metadata import (
-    check_metadata,
+    check_properties,
     content_of,
     metadata_location,
     new_metadata,
@@ -26,6 +26,7 @@ from nessie_ops.catalog.metadata import (
     unsafe_properties,
     with_safe_properties,
 )
+from nessie_ops.catalog.outlines import check_table, folders_of
 from nessie_ops.catalog.pruning import only_referenced_snapshots
 from nessie_ops.catalog.requests import CreateTable, Json
 from nessie_ops.catalog.requirements import check_requirements, is_create, parse_requirements
@@ -110,7 +111,7 @@ class Tables:
     def read(self, location: str, *, all_snapshots: bool = True) -> Loaded:
         """The metadata at a location that `find` told; see `load`."""
         form, make = ("all", with_safe_properties) if all_snapshots else ("refs", _referenced)
-        return Loaded(location, self._lake.files.read_as(location, form, make))
+        return Loaded(location, self._lake.files.read_as(location, check_table, form, make))
 
     def load(self, ref: str, key: ContentKey, *, all_snapshots: bool = True) -> Loaded:
         """A table's metadata, with all snapshots or those that its own branches and tags name; NoSuchTable."""
@@ -122,13 +123,13 @@ class Tables:
         key = namespace.child(request.name).validated()
         location = self._lake.new_location(branch.hash, key, ContentType.ICEBERG_TABLE, request.location)
         metadata = new_metadata(request, location, UUID(self._lake.new_id()), self._lake.clock())
-        check_metadata(metadata, None, self._lake.files.warehouse)
+        check_properties(metadata)
+        planned = self._plan(key, metadata, None, f"create table {key}")
         if request.stage_create:
-            staged = Loaded(None, serialize_metadata(metadata))
             # DuckDB writes manifests before the table exists, and creates only the folders of data files.
             self._lake.files.prepare(metadata_location(location, metadata.properties, None, ""))
-            return staged
-        return self._write(branch, [self._plan(key, metadata, None, f"create table {key}")], meta)[0]
+            return Loaded(None, planned.loaded.metadata)
+        return self._write(branch, [planned], meta)[0]
 
     def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:
         """Apply changes to one or more tables in one commit, all or none; the tables afterwards, in order.
@@ -162,13 +163,13 @@ class Tables:
             raw = self._lake.files.read_foreign(location)
         except MetadataUnavailable as error:
             raise BadRequest(f"metadata-location: {error.message}") from error
+        check_table(raw, location, self._lake.files.warehouse)
         metadata = parse_metadata(raw, location)
         message = f"register table {key} from {location}"
         unsafe = unsafe_properties(metadata.properties)
         if unsafe:
             safer = [with_properties(dict.fromkeys(unsafe, "false"))]
             metadata = apply_updates(metadata, location, safer, self._now_ms()) or metadata
-        check_metadata(metadata, None, self._lake.files.warehouse)
         if unsafe:
             return self._write(branch, [self._plan(key, metadata, location, message, existing)], meta)[0]
         put = Put(key, content_of(metadata, location, existing.id if existing else msgspec.UNSET))
@@ -200,23 +201,24 @@ class Tables:
             return self._plan_create(at, key, updates)
         content = require_table(found, key)
         location = content.metadata_location
-        raw = with_safe_properties(self._lake.files.read(location))
+        raw = with_safe_properties(self._lake.files.read(location, check_table))
         before = parse_metadata(raw, location)
         check_requirements(requirements, before, str(key))
         after = apply_updates(before, location, updates, self._now_ms())
         if after is None:
             return _Planned(Unchanged(key), Loaded(location, raw), f"check table {key}")
-        check_metadata(after, before, self._lake.files.warehouse)
+        check_properties(after)
         return self._plan(key, after, location, describe(key, updates), content)
 
     def _plan_create(self, at: CommitHash, key: ContentKey, updates: Sequence[TableUpdate]) -> _Planned:
         """The end of a staged create: everything about the new table is in the updates."""
-        location = self._lake.new_location(at, key, ContentType.ICEBERG_TABLE, None)
+        wanted = [update.body["location"] for update in updates if update.action == "set-location"]
+        location = self._lake.new_location(at, key, ContentType.ICEBERG_TABLE, wanted[-1] if wanted else None)
         metadata = create_from_updates(
             updates, DEFAULT_FORMAT_VERSION, UUID(self._lake.new_id()), location, self._now_ms()
         )
         metadata = metadata.with_properties(table_properties(metadata.properties, self._lake.clock()))
-        check_metadata(metadata, None, self._lake.files.warehouse)
+        check_properties(metadata)
         return self._plan(key, metadata, None, f"create table {key}")
 
     def _plan(
@@ -229,14 +231,17 @@ class Tables:
     ) -> _Planned:
         location = metadata_location(metadata.location, metadata.properties, previous, self._lake.new_id())
         content = content_of(metadata, location, existing.id if existing else msgspec.UNSET)
-        return _Planned(Put(key, content), Loaded(location, serialize_metadata(metadata)), message)
+        raw = serialize_metadata(metadata)
+        check_table(raw, str(key), self._lake.files.warehouse)
+        self._lake.files.check_links(folders_of(metadata.location, metadata.properties))
+        return _Planned(Put(key, content), Loaded(location, raw), message)
 
     def _write(self, branch: Branch, planned: Sequence[_Planned], meta: NewCommit) -> list[Loaded]:
         with self._lake.new_files() as write:
             changed = [plan for plan in planned if plan.writes]
             for plan in changed:
                 if plan.loaded.metadata_location:
-                    write(plan.loaded.metadata_location, plan.loaded.metadata)
+                    write(plan.loaded.metadata_location, plan.loaded.metadata, check_table)
             if changed:
                 message = "; ".join(plan.message for plan in changed)
                 self._lake.commit(branch, message, [plan.operation for plan in planned], meta)

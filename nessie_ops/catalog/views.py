@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.metadata import metadata_location
+from nessie_ops.catalog.outlines import check_view, folders_of
 from nessie_ops.catalog.requests import CreateView, Json
 from nessie_ops.catalog.tables import Change, Loaded
 from nessie_ops.catalog.viewmetadata import apply_view_updates, check_view_requirements, new_view
@@ -48,7 +49,7 @@ class Views:
     def load(self, ref: str, key: ContentKey) -> Loaded:
         """A view's metadata; NoSuchView."""
         content = require_view(self._lake.get(self._lake.resolve(ref), key), key)
-        return Loaded(content.metadata_location, self._lake.files.read(content.metadata_location))
+        return Loaded(content.metadata_location, self._lake.files.read(content.metadata_location, check_view))
 
     def create(self, ref: str, namespace: ContentKey, request: CreateView, meta: NewCommit = ANONYMOUS) -> Loaded:
         """Create a view; NameTaken, NamespaceNotFound, BadRequest."""
@@ -63,7 +64,7 @@ class Views:
         """Apply updates, such as a new version; the view afterwards.  CommitFailed, NoSuchView, BadRequest."""
         branch, key = self._lake.get_branch(ref), change.key
         content = require_view(self._lake.get(branch.hash, key), key)
-        raw = self._lake.files.read(content.metadata_location)
+        raw = self._lake.files.read(content.metadata_location, check_view)
         before: Json = msgspec.json.decode(raw)
         check_view_requirements(before, change.requirements, str(key))
         after = apply_view_updates(before, change.updates, now_ms=int(self._lake.clock().timestamp() * 1000))
@@ -82,6 +83,7 @@ class Views:
         self._lake.get_free_place(branch.hash, key, ContentType.ICEBERG_VIEW)
         try:
             raw = self._lake.files.read_foreign(location)
+            check_view(raw, location, self._lake.files.warehouse)
             metadata: Json = msgspec.json.decode(raw, type=Json)
             apply_view_updates(metadata, (), now_ms=0)
             content = _content_of(metadata, location, UNSET)
@@ -116,8 +118,10 @@ class Views:
     ) -> Loaded:
         location = metadata_location(metadata["location"], metadata["properties"], previous, self._lake.new_id())
         raw = msgspec.json.encode(metadata)
+        check_view(raw, str(key), self._lake.files.warehouse)
+        self._lake.files.check_links(folders_of(metadata["location"], metadata["properties"]))
         with self._lake.new_files() as write:
-            write(location, raw)
+            write(location, raw, check_view)
             self._lake.commit(branch, message, [Put(key, _content_of(metadata, location, content_id))], meta)
         return Loaded(location, raw)
 

@@ -12,7 +12,7 @@ from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.cli.connection import AsJson, StoreUrl
 from nessie_ops.cli.output import print_json
 from nessie_ops.cli.store import Progress, open_versions
-from nessie_ops.runtime.home import get_home, warehouse_url
+from nessie_ops.runtime.home import allowed_locations, get_home, warehouse_url
 
 app = typer.Typer(help="Check that what the catalog points to is there.", no_args_is_help=True)
 
@@ -31,6 +31,13 @@ def content(
             envvar="NESSIE_OPS_WAREHOUSE", help="Folder or bucket. Default: in NESSIE_OPS_HOME.", metavar="URL"
         ),
     ] = "",
+    allowed_location: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="As of serve; may be repeated. Default: NESSIE_OPS_ALLOWED_LOCATIONS, separated by commas.",
+            metavar="PREFIX",
+        ),
+    ] = None,
     ref: Annotated[
         list[str] | None, typer.Option(help="Only this branch or tag; may be repeated.", metavar="NAME")
     ] = None,
@@ -41,9 +48,9 @@ def content(
     Reads metadata and manifests, not data, and changes nothing; writers may go on.  Exit code 1 when a file is
     missing, damaged or cannot be read.
     """
-    folder = Warehouse(warehouse or warehouse_url(get_home()))
+    places = Warehouse(warehouse or warehouse_url(get_home()), allowed_location or allowed_locations())
     with open_versions(store) as versions:
-        report = check_contents(versions, folder, ref or (), Progress())
+        report = check_contents(versions, places, ref or (), Progress())
     if as_json:
         print_json({"findings": report.findings, "summary": report.summary})
     else:

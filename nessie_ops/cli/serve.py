@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Protocol
 
 import typer
 
 
 class Serve(Protocol):
-    """Runs the server until it is told to stop; None means the environment's or the default value."""
+    """Runs the server until it is told to stop; None and nothing mean the environment's or the default value."""
 
     def __call__(
-        self, *, host: str | None, port: int | None, store: str | None, warehouse: str | None, workers: int
+        self,
+        *,
+        host: str | None,
+        port: int | None,
+        store: str | None,
+        warehouse: str | None,
+        allowed_locations: Sequence[str],
+        workers: int,
     ) -> None: ...
 
 
@@ -30,12 +37,21 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             str | None,
             typer.Option(help="Folder or bucket for tables. Default: in NESSIE_OPS_HOME.", metavar="URL"),
         ] = None,
+        allowed_location: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="Another folder or bucket that tables may lie in; may be repeated. "
+                "Default: NESSIE_OPS_ALLOWED_LOCATIONS, separated by commas.",
+                metavar="PREFIX",
+            ),
+        ] = None,
         workers: Annotated[
             int,
             typer.Option(help="Processes that share port and store.", min=1, max=64, envvar="NESSIE_OPS_WORKERS"),
         ] = 1,
     ) -> None:
         """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
-        serve(host=host, port=port, store=store, warehouse=warehouse, workers=workers)
+        allowed = allowed_location or ()
+        serve(host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed, workers=workers)
 
     return command

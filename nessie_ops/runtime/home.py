@@ -10,6 +10,7 @@ The home is never removed by the program; the cache may be at any time.  Knows n
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from nessie_ops.errors import MachineNotReady
@@ -53,6 +54,11 @@ def store_url(home: Path) -> str:
 def warehouse_url(home: Path) -> str:
     """The URL of the warehouse in `home`, unquoted, as Hadoop and fsspec read it."""
     return f"file://{home / 'warehouse'}"
+
+
+def allowed_locations(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The URLs in `NESSIE_OPS_ALLOWED_LOCATIONS`, in order: folders and buckets that tables may lie in besides."""
+    return tuple(text.strip() for text in env.get("NESSIE_OPS_ALLOWED_LOCATIONS", "").split(",") if text.strip())
 
 
 def dagster_home(home: Path) -> Path:

@@ -73,7 +73,8 @@ def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:
     """The application over the store and warehouse of `settings`; the caller closes the version store."""
     store = VersionStore.open(settings.store)
     try:
-        return create_app(store, IcebergCatalog(store, settings.warehouse), settings), store
+        catalog = IcebergCatalog(store, settings.warehouse, allowed_locations=settings.allowed_locations)
+        return create_app(store, catalog, settings), store
     except BaseException:
         store.close()
         raise

@@ -1,7 +1,7 @@
 """The server inside this process, for programs that are given no server.
 
-One server per (store, warehouse) and process, on a free port of 127.0.0.1, in a daemon thread: it ends
-with the process and shares nothing but the store with those of other processes.  It is never stopped
+One server per process and (store, warehouse, allowed locations), on a free port of 127.0.0.1, in a daemon
+thread: it ends with the process and shares nothing but the store with those of other processes.  It is never stopped
 earlier, because Spark sessions hold its address.  After a fork the child starts its own.
 """
 
@@ -27,18 +27,19 @@ class _Running(NamedTuple):
 
 
 _lock = threading.Lock()
-_running: dict[tuple[str, str], _Running] = {}
+_running: dict[tuple[str, str, tuple[str, ...]], _Running] = {}
 
 
-def ensure_embedded(store_url: str, warehouse_url: str) -> str:
+def ensure_embedded(store_url: str, warehouse_url: str, allowed_locations: tuple[str, ...] = ()) -> str:
     """The base URI of this process's server over a store and a warehouse, started if need be.
 
     It answers requests when this returns.  Raises what opening the store raises.
     """
     with _lock:
-        key = (store_url, warehouse_url)
+        key = (store_url, warehouse_url, allowed_locations)
         if key not in _running:
-            _running[key] = _start(Settings(store=store_url, warehouse=warehouse_url, port=0))
+            settings = Settings(store=store_url, warehouse=warehouse_url, allowed_locations=allowed_locations, port=0)
+            _running[key] = _start(settings)
         return _running[key].base_uri
 
 

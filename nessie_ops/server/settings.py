@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from nessie_ops.errors import BadRequest
+from nessie_ops.runtime.home import allowed_locations as locations_in
 from nessie_ops.runtime.home import get_home, store_url, warehouse_url
 
 DEFAULT_HOST = "127.0.0.1"
@@ -15,12 +16,16 @@ DEFAULT_PORT = 19120  # Nessie's
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`store` is a SQLAlchemy URL, `warehouse` an fsspec URL; port 0 takes a free one."""
+    """`store` is a SQLAlchemy URL, `warehouse` an fsspec URL; port 0 takes a free one.
+
+    `allowed_locations` are URLs of folders and buckets besides the warehouse that tables may lie in.
+    """
 
     store: str
     warehouse: str
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    allowed_locations: tuple[str, ...] = ()
 
     @classmethod
     def from_env(
@@ -30,9 +35,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         warehouse: str | None = None,
         host: str | None = None,
         port: int | None = None,
+        allowed_locations: Sequence[str] = (),
         env: Mapping[str, str] = os.environ,
     ) -> Settings:
-        """Given values first, then `NESSIE_OPS_STORE`, `_WAREHOUSE`, `_HOST` and `_PORT`, then the home's."""
+        """Given values first, then `NESSIE_OPS_STORE`, `_WAREHOUSE`, `_HOST`, `_PORT` and `_ALLOWED_LOCATIONS`.
+
+        Then the home's, and no further locations.
+        """
         text = str(port) if port is not None else env.get("NESSIE_OPS_PORT") or str(DEFAULT_PORT)
         if not (text.isascii() and text.isdecimal() and int(text) < 65536):
             raise BadRequest(f"port: '{text}' is not a port number (0 to 65535); give --port or NESSIE_OPS_PORT.")
@@ -41,4 +50,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             warehouse=warehouse or env.get("NESSIE_OPS_WAREHOUSE") or warehouse_url(get_home()),
             host=host or env.get("NESSIE_OPS_HOST") or DEFAULT_HOST,
             port=int(text),
+            allowed_locations=tuple(allowed_locations) or locations_in(env),
         )

@@ -142,12 +142,12 @@ def test_serve_passes_on_what_is_given() -> None:
         seen.append(options)
 
     words = ["serve", "--host", "0.0.0.0", "--port", "1", "--store", "s", "--warehouse", "w", "--workers", "3"]
+    words += ["--allowed-location", "s3://a", "--allowed-location", "/b"]
     CliRunner().invoke(build_app(serve), words, catch_exceptions=False)
     CliRunner().invoke(build_app(serve), ["serve"], catch_exceptions=False)
-    assert seen == [
-        {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3},
-        {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1},
-    ]
+    given = {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3}
+    nothing = {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1}
+    assert seen == [{**given, "allowed_locations": ["s3://a", "/b"]}, {**nothing, "allowed_locations": ()}]
 
 
 def test_an_error_is_one_line_and_exit_code_1(

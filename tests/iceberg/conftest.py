@@ -15,7 +15,8 @@ from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
 from nessie_ops.server.embedded import ensure_embedded
 from resources.spark import SparkLake
-from tests.iceberg.helpers import Json, create
+from tests.iceberg.helpers import SCHEMA, Json, create
+from tests.iceberg.sites import VERSION, Site
 
 _numbers = itertools.count(1)
 
@@ -80,6 +81,19 @@ def db(http: httpx.Client, namespace: str) -> str:
 @pytest.fixture
 def table(http: httpx.Client, db: str) -> Json:
     return create(http, db, "t")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    root, store = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("store")
+    for folder in ("wh", "wh2", "allowed", "outside"):
+        (root / folder).mkdir()
+    (root / "outside" / "x").write_text("{}")
+    uri = ensure_embedded(f"sqlite:///{store}/catalog.db", f"{root}/wh", ((root / "allowed").as_uri(),))
+    with httpx.Client(base_url=f"{uri}/iceberg/v1/main") as http, NessieClient(uri) as nessie:
+        assert http.post("/namespaces", json={"namespace": ["db"]}).status_code == 200
+        view = http.post("/namespaces/db/views", json={"name": "v", "schema": SCHEMA, "view-version": VERSION})
+        yield Site(root, http, nessie, create(http, "/namespaces/db", "t"), view.json())
 
 
 @pytest.fixture

@@ -280,6 +280,11 @@ def test_nothing_outside_is_looked_at(tables: Callable[..., Lake], tmp_path: Pat
         ("missing", "statistics", "names", ["main"]),
         *[("outside", "statistics", "names", ["main"])] * len(outside),
     ]
+    allowed = made.findings(
+        "--allowed-location", f"{tmp_path}/warehouse2", "--allowed-location", f"{tmp_path}/secret/x"
+    )
+    assert allowed[1:3] == [("missing", "statistics", "names", ["main"])] * 2
+    assert [fault for fault, *_ in allowed].count("outside") == len(outside)
 
 
 def test_another_name_of_the_same_table(lake: Lake) -> None:

@@ -17,6 +17,10 @@ from nessie_ops.errors import BadRequest, MetadataUnavailable
 UUID = "0b9f5b8e-6c0c-4a8e-8a39-6a8f3c1d2e4f"
 
 
+def check_nothing(_raw: bytes, _name: str, _warehouse: Warehouse) -> None:
+    """A check that refuses nothing."""
+
+
 @pytest.fixture(params=["file", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> MetadataFiles:
     """On the local disk, and on a file system that is reached through fsspec alone."""
@@ -36,24 +40,24 @@ def stored(location: str) -> bytes:
 
 
 def test_round_trip(files: MetadataFiles, location: str) -> None:
-    files.write(location, b"{}")
-    assert files.read(location) == b"{}"
+    files.write(location, b"{}", check_nothing)
+    assert files.read(location, check_nothing) == b"{}"
     assert stored(location) == b"{}"
-    assert MetadataFiles(files.warehouse).read(location) == b"{}"
+    assert MetadataFiles(files.warehouse).read(location, check_nothing) == b"{}"
 
 
 def test_compressed(files: MetadataFiles) -> None:
     location = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
     data = b'{"a": "' + b"x" * 2000 + b'"}'
-    files.write(location, data)
+    files.write(location, data, check_nothing)
     assert len(stored(location)) < 200
-    assert MetadataFiles(files.warehouse).read(location) == data
+    assert MetadataFiles(files.warehouse).read(location, check_nothing) == data
 
 
 def test_never_overwritten(files: MetadataFiles, location: str) -> None:
-    files.write(location, b"first")
+    files.write(location, b"first", check_nothing)
     with pytest.raises(MetadataUnavailable):
-        files.write(location, b"second")
+        files.write(location, b"second", check_nothing)
     assert stored(location) == b"first"
 
 
@@ -67,17 +71,17 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.parent.mkdir()
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(MetadataUnavailable, match="No space left"):
-        MetadataFiles(Warehouse(tmp_path.as_uri())).write(path.as_uri(), b"{}")
+        MetadataFiles(Warehouse(tmp_path.as_uri())).write(path.as_uri(), b"{}", check_nothing)
     assert not path.exists()
 
 
 def test_missing(files: MetadataFiles, location: str) -> None:
     with pytest.raises(MetadataUnavailable, match="does not exist"):
-        files.read(location)
+        files.read(location, check_nothing)
 
 
 def test_discard(files: MetadataFiles, location: str) -> None:
-    files.write(location, b"{}")
+    files.write(location, b"{}", check_nothing)
     files.discard(location)
     with pytest.raises(FileNotFoundError):
         stored(location)
@@ -87,17 +91,17 @@ def test_discard(files: MetadataFiles, location: str) -> None:
 def test_only_in_the_warehouse(files: MetadataFiles) -> None:
     for outside in ("/etc/passwd", f"{files.warehouse.location}/../x", "http://example.org/x"):
         with pytest.raises(BadRequest, match="metadata-location"):
-            files.read(outside)
+            files.read(outside, check_nothing)
         with pytest.raises(BadRequest, match="metadata-location"):
-            files.write(outside, b"")
+            files.write(outside, b"", check_nothing)
 
 
 def test_a_second_read_needs_no_file(files: MetadataFiles, location: str) -> None:
-    files.write(location, b"{}")
+    files.write(location, b"{}", check_nothing)
     other = MetadataFiles(files.warehouse)
-    other.read(location)
+    other.read(location, check_nothing)
     other.discard(location)
-    assert other.read(location) == b"{}"
+    assert other.read(location, check_nothing) == b"{}"
     with pytest.raises(MetadataUnavailable):
         other.read_foreign(location)
 
@@ -107,32 +111,32 @@ def test_a_name_that_may_be_used_again_is_read_again(files: MetadataFiles) -> No
     location = f"{files.warehouse.location}/t/metadata/v1.metadata.json"
     reader = MetadataFiles(files.warehouse)
     for data in (b'{"a": 1}', b'{"a": 2}'):
-        files.write(location, data)
-        assert reader.read(location) == data
+        files.write(location, data, check_nothing)
+        assert reader.read(location, check_nothing) == data
         files.discard(location)
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"a', b"[]", b"\xff", b'{"a": "\xff"}', b"PAR1", b'{"a":' * 5000])
 def test_damaged(files: MetadataFiles, location: str, damage: bytes) -> None:
     """What is not JSON is never sent to a client as if it were."""
-    files.write(location, damage)
+    files.write(location, damage, check_nothing)
     with pytest.raises(MetadataUnavailable, match="is damaged"):
-        MetadataFiles(files.warehouse).read(location)
+        MetadataFiles(files.warehouse).read(location, check_nothing)
 
 
 def test_the_cache_is_bounded(files: MetadataFiles, location: str) -> None:
     small = MetadataFiles(files.warehouse, cache_bytes=1000)
-    small.write(location, b"x" * 2000)
+    small.write(location, b"x" * 2000, check_nothing)
     small.discard(location)
     with pytest.raises(MetadataUnavailable):
-        small.read(location)
+        small.read(location, check_nothing)
 
 
 def test_too_long(files: MetadataFiles, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "MAX_METADATA_BYTES", 100)
     packed = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
     for place in (location, packed):
-        files.write(place, b"x" * 101)
+        files.write(place, b"x" * 101, check_nothing)
         with pytest.raises(MetadataUnavailable, match="longer than 100 bytes"):
             files.read_foreign(place)
 
@@ -148,5 +152,5 @@ def test_durable_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "fsync", observed)
     (tmp_path / "db").mkdir()  # by a writer who did not come to sync its entry
-    MetadataFiles(Warehouse(tmp_path.as_uri())).write(f"{tmp_path}/db/t/a.json", b"{}")
+    MetadataFiles(Warehouse(tmp_path.as_uri())).write(f"{tmp_path}/db/t/a.json", b"{}", check_nothing)
     assert synced == [str(tmp_path / name) for name in ("db", "db/t/a.json", "db/t", "db", "")]

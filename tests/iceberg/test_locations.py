@@ -58,6 +58,21 @@ def test_normal_form(text: str, normal: str) -> None:
         "/a#b",
         "/a\\b",
         "/" + "a" * 3000,
+        "/a/b%zz/%c0%ae%c0%ae/c",
+        "/a/b\u2028c",
+        "/a/b\ud800c",
+        "simplecache::file:///a/b",
+        "http://example.org/x",
+        "HTTPS://169.254.169.254/latest/meta-data/",
+        "ftp://example.org/x",
+        "data:/x",
+        "s3://169.254.169.254/x",
+        "s3://127.0.0.1:9000/x",
+        "s3://localhost/x",
+        "s3://user:secret@bucket/x",
+        "gs://[fd00::1]/x",
+        "hdfs://user@host/x",
+        "abfss://container:secret@account.dfs.core.windows.net/x",
     ],
 )
 def test_unsafe(text: str) -> None:
@@ -74,6 +89,37 @@ def test_inside(inside: str) -> None:
 def test_outside(outside: str) -> None:
     with pytest.raises(BadRequest, match="outside the warehouse"):
         Warehouse("file:///data/wh").check(outside, "location")
+
+
+@pytest.mark.parametrize(
+    "inside", ["/data/wh/x", "s3://a/x", "s3n://a/x", "s3://b/c", "s3a://b/c/d", "abfss://c@acc.dfs.core.windows.net/x"]
+)
+def test_allowed_besides_the_warehouse(inside: str) -> None:
+    allowed = ("s3a://a/", "s3://b/c", "abfss://c@acc.dfs.core.windows.net")
+    assert Warehouse("/data/wh", allowed).check(inside, "location") == normalize(inside, "location")
+    for outside in (
+        "s3://a2/x",
+        "s3://b/c2",
+        "s3://b",
+        "gs://a/x",
+        "/data/wh2/x",
+        "abfss://d@acc.dfs.core.windows.net/x",
+    ):
+        with pytest.raises(BadRequest, match="and the other allowed locations"):
+            Warehouse("/data/wh", allowed).check(outside, "location")
+
+
+@pytest.mark.parametrize("allowed", ["", "x", "file:///", "/a/../b", "http://example.org/x", "s3://169.254.169.254"])
+def test_what_may_not_be_allowed(allowed: str) -> None:
+    with pytest.raises(BadRequest, match=r"^allowed-location: "):
+        Warehouse("/data/wh", [allowed])
+
+
+def test_messages_hold_no_secret() -> None:
+    for text in ("s3://key:secret@bucket/x", "s3://bucket/x?X-Amz-Signature=secret", "hdfs://u:secret@nn/x"):
+        with pytest.raises(BadRequest) as caught:
+            normalize(text, "location")
+        assert "secret" not in caught.value.message
 
 
 @given(

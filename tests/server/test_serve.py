@@ -140,6 +140,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
         (("--port", "70000"), "port"),
         (("--host", "no.such.host.invalid"), "host"),
         (("--port", "0", "--store", "oracle://x/y"), "store"),
+        (("--port", "0", "--store", "sqlite://", "--allowed-location", "http://x/y"), "allowed-location"),
     ],
 )
 def test_wrong_options_are_named(options: tuple[str, ...], word: str) -> None:
@@ -154,6 +155,10 @@ def test_settings_come_from_options_then_environment_then_home(tmp_path: Path) -
     default = Settings.from_env(env={})
     assert (default.host, default.port) == ("127.0.0.1", DEFAULT_PORT)
     assert default.store.endswith("/catalog.db") and default.warehouse.endswith("/warehouse")
+    assert default.allowed_locations == ()
+    several = {"NESSIE_OPS_ALLOWED_LOCATIONS": "s3://a, /b,"}
+    assert Settings.from_env(env=several).allowed_locations == ("s3://a", "/b")
+    assert Settings.from_env(allowed_locations=["s3://c"], env=several).allowed_locations == ("s3://c",)
     for port in ("x", "-1", "65536", "²"):
         with pytest.raises(BadRequest, match="port"):
             Settings.from_env(env={"NESSIE_OPS_PORT": port})
