@@ -58,6 +58,17 @@ UPDATES: list[Json] = [
     {"action": "remove-statistics", "snapshot-id": 1},
     {"action": "remove-schemas", "schema-ids": [1]},
     {"action": "remove-partition-specs", "spec-ids": [1]},
+    {
+        "action": "set-partition-statistics",
+        "partition-statistics": {"snapshot-id": 1, "statistics-path": "file:///x", "file-size-in-bytes": 1},
+    },
+    {"action": "remove-partition-statistics", "snapshot-id": 1},
+    {
+        "action": "add-encryption-key",
+        "encryption-key": {"key-id": "k", "encrypted-key-metadata": "a2V5", "encrypted-by-id": "m", "properties": {}},
+    },
+    {"action": "remove-encryption-key", "key-id": "k"},
+    {"action": "enable-row-lineage"},
 ]
 REQUIREMENTS: list[Json] = [
     {"type": "assert-table-uuid", "uuid": UUID},

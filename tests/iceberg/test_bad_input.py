@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from nessie_ops.catalog import shapes
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
 from tests.iceberg.bodies import BODIES, VERSION
@@ -142,6 +143,12 @@ def replace(body: Any, path: tuple[Any, ...], value: Any) -> Any:
         spot = spot[name]
     spot[path[-1]] = value
     return changed
+
+
+def test_no_update_and_no_requirement_is_left_out() -> None:
+    tried = BODIES["namespaces/n/tables/t"]
+    assert {update["action"] for body in tried for update in body["updates"]} == shapes.UPDATES.keys()
+    assert {item["type"] for body in tried for item in body["requirements"]} == shapes.REQUIREMENTS.keys()
 
 
 @pytest.mark.parametrize("path", BODIES)
