@@ -113,6 +113,7 @@ class TestSnapshots:
         for number in range(1, 7):
             parent = {"parent-snapshot-id": number - 1} if number > 1 else {}
             snapshot = {**SNAPSHOT, "snapshot-id": number, "sequence-number": number, **parent}
+            snapshot["manifest-list"] = f"{table['metadata']['location']}/metadata/snap-{number}.avro"
             snapshot["timestamp-ms"] = int(SNAPSHOT["timestamp-ms"]) + number
             if number == 1:
                 del snapshot["parent-snapshot-id"]
