@@ -6,8 +6,10 @@ Invariant: the name that `select_ref` leaves can be named again by every client.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from nessie_ops.errors import BadRequest
+from nessie_ops.model import ReferenceSpec
 
 _HASH = re.compile(r"[0-9a-fA-F]{8,64}")
 
@@ -42,3 +44,12 @@ def check_name(name: str) -> str:
     if name in (".", ".."):
         raise BadRequest(f"name: '{name[:80]}' cannot be used in a path; choose another name.")
     return name
+
+
+def one_ref(refs: Sequence[str], default_branch: str, field: str) -> str:
+    """What all `refs`, of which there is one at least, mean; BadRequest when they mean several."""
+    specs = {ReferenceSpec.parse(ref, default_branch): ref for ref in refs}
+    if len(specs) > 1:
+        names = ", ".join(sorted(specs.values()))[:200]
+        raise BadRequest(f"{field}: one commit changes one branch, but this request names {names}.")
+    return refs[0]

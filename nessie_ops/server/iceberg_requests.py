@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from nessie_ops.catalog import MAX_NAMES, IcebergCatalog, Names
+from nessie_ops.catalog import MAX_NAMES, IcebergCatalog, Names, names
 from nessie_ops.catalog.names import check_name, select_ref
 from nessie_ops.catalog.requests import Identifier, Rename
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, ContentKey, NewCommit, ReferenceSpec
+from nessie_ops.model import CommitHash, ContentKey, NewCommit
 from nessie_ops.server.paging import make_token, read_token
 from nessie_ops.server.paths import SLASH, restore
 from nessie_ops.server.problems import AnyRequest
@@ -103,11 +103,7 @@ def rename_targets(request: AnyRequest, catalog: IcebergCatalog, given: Rename) 
 
 def one_ref(catalog: IcebergCatalog, targets: Sequence[Target], field: str) -> str:
     """The reference of all `targets`, of which there is one at least; BadRequest when they name several."""
-    specs = {ReferenceSpec.parse(target.ref, catalog.default_branch): target.ref for target in targets}
-    if len(specs) > 1:
-        names = ", ".join(sorted(specs.values()))[:200]
-        raise BadRequest(f"{field}: one commit changes one branch, but this request names {names}.")
-    return targets[0].ref
+    return names.one_ref([target.ref for target in targets], catalog.default_branch, field)
 
 
 def _to_target(default_ref: str, namespace: ContentKey, name: str) -> Target:

@@ -1,20 +1,25 @@
-"""One server for these tests, and the clients that use it: raw HTTP, PyIceberg and Spark."""
+"""One server for these tests, and the clients that use it: raw HTTP, PyIceberg and Spark.
+
+PyIceberg uses the catalog in two ways, each test in both: over REST, and over the server's store without the server.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from urllib.parse import quote
+from contextlib import ExitStack
+from functools import partial
 
 import httpx
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
 from nessie_ops.server.embedded import ensure_embedded
 from resources.spark import SparkLake
+from tests.iceberg.deployments import Deployment, open_spark, over_rest, without_server
 from tests.iceberg.helpers import SCHEMA, Json, create
 from tests.iceberg.sites import VERSION, Site
 
@@ -28,6 +33,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def store_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The SQLAlchemy URL of the server's store."""
     return f"sqlite:///{tmp_path_factory.mktemp('iceberg-store')}/catalog.db"
 
 
@@ -96,27 +102,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(root, http, nessie, create(http, "/namespaces/db", "t"), view.json())
 
 
-@pytest.fixture
-def connect(base_uri: str) -> Callable[[str], RestCatalog]:
-    """A function that opens PyIceberg's catalog on a reference."""
-
-    def open_catalog(ref: str) -> RestCatalog:
-        return RestCatalog("test", uri=f"{base_uri}/iceberg/{quote(ref, safe='')}")
-
-    return open_catalog
+@pytest.fixture(scope="session")
+def file_deployment(base_uri: str, store_url: str, warehouse: str) -> Deployment:
+    """Local files, and the server that these tests share."""
+    return Deployment(warehouse, store_url, base_uri)
 
 
 @pytest.fixture
-def spark_on(base_uri: str, lake: SparkLake) -> Callable[..., SparkSession]:
+def deployment(file_deployment: Deployment) -> Deployment:
+    """What `connect` and `spark_on` open; the tests in `contract` run on each kind of warehouse."""
+    return file_deployment
+
+
+@pytest.fixture(params=["rest", "embedded"])
+def connect(request: pytest.FixtureRequest, deployment: Deployment) -> Iterator[Callable[[str], Catalog]]:
+    """A function that opens PyIceberg's catalog on a reference: over REST, and over the store."""
+    open_catalog = over_rest if request.param == "rest" else without_server
+    with ExitStack() as opened:
+        yield lambda ref: opened.enter_context(open_catalog(deployment, ref))
+
+
+@pytest.fixture
+def spark_on(deployment: Deployment, lake: SparkLake) -> Callable[..., SparkSession]:
     """A function that opens a Spark session whose catalog `lake` has the given properties."""
-
-    def open_session(**properties: str) -> SparkSession:
-        session = lake.pyspark.spark_session.newSession()
-        settings = {"type": "rest", "uri": f"{base_uri}/iceberg", "cache-enabled": "false", **properties}
-        session.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-        for name, value in settings.items():
-            session.conf.set(f"spark.sql.catalog.lake.{name}", value)
-        session.sql("USE lake")
-        return session
-
-    return open_session
+    return partial(open_spark, lake.pyspark.spark_session, deployment)

@@ -8,12 +8,12 @@ from threading import Barrier
 
 import httpx
 import pyarrow as pa
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
 from nessie_ops.client import NessieClient
 
-Connect = Callable[[str], RestCatalog]
+Connect = Callable[[str], Catalog]
 
 WRITERS = 6
 ROUNDS = 4
@@ -24,7 +24,7 @@ def row(writer: int, round_number: int) -> pa.Table:
     return pa.table({"writer": [writer], "round": [round_number]}, schema=SCHEMA)
 
 
-def rows_of(catalog: RestCatalog, name: str) -> list[tuple[int, int]]:
+def rows_of(catalog: Catalog, name: str) -> list[tuple[int, int]]:
     found = catalog.load_table(name).scan().to_arrow()
     return sorted(zip(found["writer"].to_pylist(), found["round"].to_pylist(), strict=True))
 

@@ -1,4 +1,4 @@
-"""PyIceberg as a client, on the default branch and on a branch with a slash in its name."""
+"""PyIceberg over REST and over the store, on the default branch and on a branch with a slash in its name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -29,7 +30,7 @@ from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, V
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ContentKey, IcebergTable, Merge, NewCommit, ReferenceType
 
-Connect = Callable[[str], RestCatalog]
+Connect = Callable[[str], Catalog]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -43,22 +44,22 @@ def ids(table: Table, **scan: int) -> list[int]:
 
 
 @pytest.fixture
-def catalog(connect: Connect, ref: str) -> RestCatalog:
+def catalog(connect: Connect, ref: str) -> Catalog:
     return connect(ref)
 
 
 @pytest.fixture
-def db(catalog: RestCatalog, namespace: str) -> str:
+def db(catalog: Catalog, namespace: str) -> str:
     catalog.create_namespace(namespace, {"team": "ops"})
     return namespace
 
 
 @pytest.fixture
-def table(catalog: RestCatalog, db: str) -> Table:
+def table(catalog: Catalog, db: str) -> Table:
     return catalog.create_table(f"{db}.t", SCHEMA)
 
 
-def test_namespaces(catalog: RestCatalog, db: str) -> None:
+def test_namespaces(catalog: Catalog, db: str) -> None:
     with pytest.raises(NamespaceAlreadyExistsError):
         catalog.create_namespace(db)
     catalog.create_namespace((db, "in.ner"))
@@ -79,7 +80,7 @@ def test_namespaces(catalog: RestCatalog, db: str) -> None:
         catalog.list_tables(db)
 
 
-def test_create_append_read(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_create_append_read(catalog: Catalog, table: Table, db: str) -> None:
     table.append(batch(1, 2))
     table.append(batch(3))
     assert ids(catalog.load_table(f"{db}.t")) == [1, 2, 3]
@@ -98,7 +99,7 @@ def test_create_append_read(catalog: RestCatalog, table: Table, db: str) -> None
         catalog.create_table("nowhere.t", SCHEMA)
 
 
-def test_locations_and_properties(catalog: RestCatalog, db: str, table: Table, warehouse: str) -> None:
+def test_locations_and_properties(catalog: Catalog, db: str, table: Table, warehouse: str) -> None:
     catalog.create_namespace((db, "a"), {"location": f"{warehouse}/elsewhere/{db}"})
     catalog.create_namespace((db, "a", "b"))
     nested = catalog.create_table((db, "a", "b", "t"), SCHEMA)
@@ -113,7 +114,7 @@ def test_locations_and_properties(catalog: RestCatalog, db: str, table: Table, w
     assert not catalog.table_exists(f"{db}.out")
 
 
-def test_schema_evolution(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_schema_evolution(catalog: Catalog, table: Table, db: str) -> None:
     table.append(batch(1))
     with table.update_schema() as update:
         update.add_column("delay", LongType())
@@ -129,7 +130,7 @@ def test_schema_evolution(catalog: RestCatalog, table: Table, db: str) -> None:
     assert ids(loaded) == [1]
 
 
-def test_partitions_and_sorting(catalog: RestCatalog, db: str) -> None:
+def test_partitions_and_sorting(catalog: Catalog, db: str) -> None:
     schema = Schema(
         NestedField(7, "day", DateType(), required=False),
         NestedField(9, "carrier", StringType(), required=False),
@@ -151,7 +152,7 @@ def test_partitions_and_sorting(catalog: RestCatalog, db: str) -> None:
     assert sorted(loaded.specs()) == [0, 1]
 
 
-def test_snapshots_loaded_on_demand(base_uri: str, catalog: RestCatalog, table: Table, db: str, ref: str) -> None:
+def test_snapshots_loaded_on_demand(base_uri: str, catalog: Catalog, table: Table, db: str, ref: str) -> None:
     table.append(batch(1))
     table.append(batch(2))
     sparing = RestCatalog(
@@ -164,7 +165,7 @@ def test_snapshots_loaded_on_demand(base_uri: str, catalog: RestCatalog, table: 
     assert len(catalog.load_table(f"{db}.t").metadata.snapshots) == 3
 
 
-def test_properties(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_properties(catalog: Catalog, table: Table, db: str) -> None:
     with table.transaction() as change:
         change.set_properties({"team": "ops", "other": "1"})
     with table.transaction() as change:
@@ -174,7 +175,7 @@ def test_properties(catalog: RestCatalog, table: Table, db: str) -> None:
     assert "other" not in loaded.properties
 
 
-def test_rename_and_drop(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_rename_and_drop(catalog: Catalog, table: Table, db: str) -> None:
     table.append(batch(1))
     catalog.create_namespace((db, "inner"))
     catalog.create_table(f"{db}.taken", SCHEMA)
@@ -191,7 +192,7 @@ def test_rename_and_drop(catalog: RestCatalog, table: Table, db: str) -> None:
         catalog.drop_table((db, "inner", "moved"))
 
 
-def test_time_travel(connect: Connect, nessie: NessieClient, catalog: RestCatalog, table: Table, ref: str) -> None:
+def test_time_travel(connect: Connect, nessie: NessieClient, catalog: Catalog, table: Table, ref: str) -> None:
     table.append(batch(1))
     first = table.current_snapshot()
     assert first is not None
@@ -218,7 +219,7 @@ def test_tags_are_read_only(connect: Connect, nessie: NessieClient, table: Table
         at_tag.create_namespace("more")
 
 
-def test_staged_create(catalog: RestCatalog, db: str) -> None:
+def test_staged_create(catalog: Catalog, db: str) -> None:
     with catalog.create_table_transaction(f"{db}.staged", SCHEMA, properties={"team": "ops"}) as change:
         assert not catalog.table_exists(f"{db}.staged")
         with change.update_snapshot().fast_append():
@@ -241,7 +242,7 @@ def test_one_table_many_changes(table: Table) -> None:
     assert table.schema().column_names == ["id", "name", "delay"]
 
 
-def test_register(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_register(catalog: Catalog, table: Table, db: str) -> None:
     table.append(batch(1))
     location = table.metadata_location
     catalog.drop_table(f"{db}.t")
@@ -255,7 +256,7 @@ def test_register(catalog: RestCatalog, table: Table, db: str) -> None:
         catalog.register_table(f"{db}.lost", location + "x")
 
 
-def test_views(catalog: RestCatalog, table: Table, db: str) -> None:
+def test_views(catalog: Catalog, table: Table, db: str) -> None:
     representation = ViewRepresentation(SQLViewRepresentation(type="sql", sql="SELECT 1 AS id", dialect="spark"))
     version = ViewVersion(
         **{"version-id": 1, "schema-id": 0, "representations": [representation], "default-namespace": (db,)}
