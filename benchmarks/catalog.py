@@ -83,7 +83,7 @@ async def filled(sides: Sequence[Side], sizes: Sequence[int]) -> list[Subject]:
             for tables in sizes:
                 start = time.perf_counter()
                 subject.filled[tables] = await fill(connection, subject.new_name(), tables)
-                _say(f"{side.name}: {tables} tables in {time.perf_counter() - start:.1f} s")
+                say(f"{side.name}: {tables} tables in {time.perf_counter() - start:.1f} s")
         subjects.append(subject)
     return subjects
 
@@ -115,7 +115,7 @@ async def compare(subjects: Sequence[Subject], chosen: argparse.Namespace) -> tu
     for name, (measure, tables) in planned.items():
         figures[name] = await alternate(measure, subjects, tables, chosen)
         shown = {side: round(median(values), 2) for side, values in figures[name].items()}
-        _say(f"{name}: {shown} {measure.unit}")
+        say(f"{name}: {shown} {measure.unit}")
     return {name: measure for name, (measure, _) in planned.items()}, figures
 
 
@@ -123,7 +123,7 @@ async def run(sides: Sequence[Side], chosen: argparse.Namespace) -> dict[str, An
     """Measure, print, and return what was found."""
     subjects = await filled(sides, chosen.tables)
     measures, figures = await compare(subjects, chosen)
-    found: dict[str, Any] = {"machine": _machine(), "figures": figures, "subjects": {}}
+    found: dict[str, Any] = {"machine": machine(), "figures": figures, "subjects": {}}
     print(f"\n{found['machine']}\n")
     if figures:
         print(report.comparison(measures, figures))
@@ -153,13 +153,13 @@ async def examine(subject: Subject, chosen: argparse.Namespace) -> dict[str, Any
     return found
 
 
-def _machine() -> str:
+def machine() -> str:
     """What a figure depends on besides the programs."""
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{os.cpu_count()} processors, load {load} with the benchmark itself, Python {platform.python_version()}"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {line}", flush=True)
 
 

@@ -7,10 +7,12 @@ length, and the bytes of the body.  Knows nothing of the catalog.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
+
+_BODILESS = (b"204", b"304")  # whatever length they tell
 
 
 class Answer(NamedTuple):
@@ -56,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._body = self._expected = end + 4
         self._chunked = b"\r\ntransfer-encoding: chunked\r\n" in head
         length = head.find(b"\r\ncontent-length:")
-        if length >= 0:
+        if length >= 0 and head[9:12] not in _BODILESS:
             self._expected += int(head[length + 17 : head.index(b"\r\n", length + 2)])
         return True
 
@@ -99,9 +101,10 @@ async def connections(url: str, count: int = 1) -> AsyncIterator[list[Connection
             connection.close()
 
 
-def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """The bytes of a request."""
+def request(method: str, path: str, body: bytes = b"", headers: Sequence[str] = ()) -> bytes:
+    """The bytes of a request; `headers` are whole lines."""
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nNessie-Client-Spec: 2\r\n"
     if body:
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    head += "".join(f"{line}\r\n" for line in headers)
     return f"{head}\r\n".encode() + body

@@ -160,22 +160,24 @@ async def fairness(subject: Subject, tables: int, seconds: float) -> float:
     return min(shares)
 
 
+async def read_until(connection: Connection, requests: Sequence[bytes], until: float, *statuses: int) -> int:
+    """Send requests in turn, one once at least; how many."""
+    count = 0
+    while time.perf_counter() < until or not count:
+        expect(await connection.call(requests[count % len(requests)]), *statuses)
+        count += 1
+    return count
+
+
 def reads(name: str, path: Callable[[Filled, int], str]) -> Run:
     """Requests per second of eight readers.  `path` is made of the branch and a random number of a table."""
-
-    async def read(connection: Connection, paths: list[bytes], until: float) -> int:
-        count = 0
-        while time.perf_counter() < until or not count:
-            expect(await connection.call(paths[count % len(paths)]))
-            count += 1
-        return count
 
     async def run(subject: Subject, tables: int, seconds: float) -> float:
         filled, numbers = subject.filled[tables], random.Random(1)
         paths = [request("GET", f"/api/v2/{path(filled, numbers.randrange(tables))}") for _ in range(1000)]
         async with connections(subject.side.url, READERS) as made:
             cpu, start = subject.side.cpu_seconds(), time.perf_counter()
-            counts = await asyncio.gather(*(read(one, paths, start + seconds) for one in made))
+            counts = await asyncio.gather(*(read_until(one, paths, start + seconds) for one in made))
             took = time.perf_counter() - start
             cpu = subject.side.cpu_seconds() - cpu
         subject.note(subject.reading_cpu, name, [cpu / sum(counts) * 1e6])

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Protocol
 
 from benchmarks.flatness import Row
-from benchmarks.measures import FAIR, Measure
+from benchmarks.measures import FAIR
 
 Figures = Mapping[str, Mapping[str, Sequence[float]]]  # by measure, by side: one per round
 
 
-def ratio(measure: Measure, ours: float, peer: float) -> float:
+class Judged(Protocol):
+    """What a figure is in, and how many times as good as the peer's it must be."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def must(self) -> float: ...
+
+
+def ratio(measure: Judged, ours: float, peer: float) -> float:
     """How many times as good as the peer we are."""
     return peer / ours if measure.unit == "ms" else ours / peer
 
 
-def comparison(measures: Mapping[str, Measure], figures: Figures) -> str:
+def comparison(measures: Mapping[str, Judged], figures: Figures) -> str:
     """One line per measure: the medians of all sides, and of ours the ratio to the peer beside what it must be."""
     sides = list(next(iter(figures.values())))
     lines = [["measure", "unit", *sides, *(f"{side}/peer" for side in sides if side != "peer"), "must"]]

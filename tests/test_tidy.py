@@ -21,6 +21,7 @@ LEFTOVERS = {
     "a debugger": r"\bbreak[p]oint\(|\bimport pd[b]\b",
     "a test that does not run": r"\bpytest\.(mark\.)?([s]kip|[s]kipif|[x]fail|import[o]rskip)\b",
 }
+STOPWATCH = r"\b(perf_counte[r]|process_tim[e]|timei[t])\b"  # speed is the benchmarks' business, not that of a test
 # Mounting a file system is a right that not every machine gives; the run's summary then names what was left out.
 MAY_LEAVE_OUT = {"small_disk.py"}
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -55,6 +56,11 @@ def faults(name: str, source: str) -> list[str]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file_is_tidy(path: Path) -> None:
     assert faults(path.name, path.read_text()) == []
+
+
+def test_no_test_measures_how_long_something_takes() -> None:
+    tests = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
+    assert [path.name for path in tests if re.search(STOPWATCH, path.read_text())] == []
 
 
 def test_half_of_all_files_and_functions_are_short() -> None:
