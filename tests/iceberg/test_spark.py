@@ -6,9 +6,10 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from nessie_ops.client import NessieClient
+from tests.iceberg.sql import error_of, one, rows
 
 pytestmark = pytest.mark.spark
 
@@ -41,20 +42,6 @@ def flights(spark: SparkSession, db: str) -> str:
     )
     spark.sql(f"INSERT INTO {db}.flights VALUES (1, 'UA', TIMESTAMP'2013-01-01'), (2, 'AA', TIMESTAMP'2013-02-01')")
     return f"{db}.flights"
-
-
-def rows(spark: SparkSession, statement: str) -> list[tuple[object, ...]]:
-    return [tuple(row) for row in spark.sql(statement).collect()]
-
-
-def one(spark: SparkSession, statement: str) -> Row:
-    return spark.sql(statement).collect()[0]
-
-
-def error_of(spark: SparkSession, statement: str) -> str:
-    with pytest.raises(Exception) as caught:
-        spark.sql(statement).collect()
-    return str(caught.value)
 
 
 def test_namespaces(spark: SparkSession, db: str) -> None:

@@ -6,11 +6,13 @@ PyIceberg is tried over REST, and over the store without a server.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 
 from nessie_ops.client import NessieClient
 from tests.iceberg.contract.helpers import SCHEMA
@@ -49,3 +51,21 @@ def table(catalog: Catalog, db: str) -> Table:
 @pytest.fixture
 def cities() -> pa.Table:
     return pa.table({"city": ["Ulm", "Köln", "大阪"], "people": [126, 1084, 2753]})
+
+
+@pytest.fixture
+def branch(new_branch: Callable[[], str]) -> str:
+    return new_branch()
+
+
+@pytest.fixture
+def spark(spark_on: Callable[..., SparkSession], branch: str) -> SparkSession:
+    """A session whose tables are those of `branch`."""
+    return spark_on(prefix=quote(branch, safe=""))
+
+
+@pytest.fixture
+def spark_db(spark: SparkSession, namespace: str) -> str:
+    """A namespace on `branch`."""
+    spark.sql(f"CREATE NAMESPACE {namespace}")
+    return namespace
