@@ -2,6 +2,7 @@
 
     NessieOpsError
     ├── BadRequest                400 BAD_REQUEST            the request breaks a rule; sending it again cannot help
+    │   └── KeyReused             422                        an Idempotency-Key that came with another request before
     ├── Forbidden                 403 FORBIDDEN
     ├── ReferenceNotFound         404 REFERENCE_NOT_FOUND    also unknown commits and missing merge bases
     ├── ContentNotFound           404 CONTENT_NOT_FOUND
@@ -48,6 +49,10 @@ class NessieOpsError(Exception):
 
 class BadRequest(NessieOpsError):
     error_code, http_status = "BAD_REQUEST", 400
+
+
+class KeyReused(BadRequest):
+    http_status = 422
 
 
 class Forbidden(NessieOpsError):

@@ -38,6 +38,7 @@ from nessie_ops.model import (
     Operation,
     ReferenceSpec,
 )
+from nessie_ops.store import once
 from nessie_ops.versioning.versionstore import VersionStore
 
 ANONYMOUS = NewCommit(message="")
@@ -120,11 +121,17 @@ class Lake:
             return self.files.warehouse.check(wanted, "location")
         return f"{self.default_location(namespaces, key)}_{self.new_id()}"
 
-    def commit(self, branch: Branch, message: str, operations: Sequence[Operation], meta: NewCommit) -> None:
-        """One commit on what `branch` was when it was read; the errors are those that Iceberg clients know."""
+    def commit(
+        self, branch: Branch, message: str, operations: Sequence[Operation], meta: NewCommit, result: object = None
+    ) -> None:
+        """One commit on what `branch` was when it was read; the errors are those that Iceberg clients know.
+
+        `result` is what the caller returns then: the answer to a request with a key is made of it.
+        """
         full = msgspec.structs.replace(meta, message=meta.message or message)
         try:
-            self.store.commit(branch.name, branch.hash, full, operations)
+            with once.returning(lambda _: result):
+                self.store.commit(branch.name, branch.hash, full, operations)
         except ReferenceConflict as conflict:
             raise explain(conflict) from conflict
 

@@ -57,8 +57,9 @@ class Namespaces:
         namespaces = self._lake.get_free_place(branch.hash, key, ContentType.NAMESPACE)
         checked = self._checked(properties)
         content = Namespace(elements=key.elements, properties=checked or msgspec.UNSET)
-        self._lake.commit(branch, f"create namespace {key}", [Put(key, content)], meta)
-        return self._shown({**namespaces, key: content}, key)
+        created = self._shown({**namespaces, key: content}, key)
+        self._lake.commit(branch, f"create namespace {key}", [Put(key, content)], meta, created)
+        return created
 
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Delete an empty namespace; NamespaceNotFound, NamespaceNotEmpty."""
@@ -83,10 +84,11 @@ class Namespaces:
         before = properties_of(namespace)
         removed, missing = removals & set(before), removals - set(before)
         after = {name: value for name, value in before.items() if name not in removed} | self._checked(updates)
+        changes = PropertyChanges(sorted(updates), sorted(removed), sorted(missing))
         if after != before:
             content = msgspec.structs.replace(namespace, properties=after or msgspec.UNSET)
-            self._lake.commit(branch, f"update namespace {key}", [Put(key, content)], meta)
-        return PropertyChanges(sorted(updates), sorted(removed), sorted(missing))
+            self._lake.commit(branch, f"update namespace {key}", [Put(key, content)], meta, changes)
+        return changes
 
     def _shown(self, chain: dict[ContentKey, Namespace], key: ContentKey) -> dict[str, str]:
         """What clients see of the last of `chain`, the namespaces from the outermost to `key`."""

@@ -8,6 +8,7 @@ different tables do not disturb each other.  Dropped tables leave their files to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -57,6 +58,7 @@ from nessie_ops.model import (
     Put,
     Unchanged,
 )
+from nessie_ops.store import once
 
 MAX_CHANGES = 1000  # tables in one transaction: bounds the metadata files that one request writes
 
@@ -129,7 +131,7 @@ class Tables:
             # DuckDB writes manifests before the table exists, and creates only the folders of data files.
             self._lake.files.prepare(metadata_location(location, metadata.properties, None, ""))
             return Loaded(None, planned.loaded.metadata)
-        return self._write(branch, [planned], meta)[0]
+        return self._write_one(branch, planned, meta)
 
     def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:
         """Apply changes to one or more tables in one commit, all or none; the tables afterwards, in order.
@@ -171,10 +173,11 @@ class Tables:
             safer = [with_properties(dict.fromkeys(unsafe, "false"))]
             metadata = apply_updates(metadata, location, safer, self._now_ms()) or metadata
         if unsafe:
-            return self._write(branch, [self._plan(key, metadata, location, message, existing)], meta)[0]
+            return self._write_one(branch, self._plan(key, metadata, location, message, existing), meta)
         put = Put(key, content_of(metadata, location, existing.id if existing else msgspec.UNSET))
-        self._lake.commit(branch, message, [put], meta)
-        return Loaded(location, raw)
+        registered = Loaded(location, raw)
+        self._lake.commit(branch, message, [put], meta, registered)
+        return registered
 
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Remove a table from a branch; other references keep it, and its files stay.  NoSuchTable."""
@@ -236,7 +239,12 @@ class Tables:
         self._lake.files.check_links(folders_of(metadata.location, metadata.properties))
         return _Planned(Put(key, content), Loaded(location, raw), message)
 
+    def _write_one(self, branch: Branch, planned: _Planned, meta: NewCommit) -> Loaded:
+        with once.returning(itemgetter(0)):
+            return self._write(branch, [planned], meta)[0]
+
     def _write(self, branch: Branch, planned: Sequence[_Planned], meta: NewCommit) -> list[Loaded]:
+        loaded = [plan.loaded for plan in planned]
         with self._lake.new_files() as write:
             changed = [plan for plan in planned if plan.writes]
             for plan in changed:
@@ -244,8 +252,8 @@ class Tables:
                     write(plan.loaded.metadata_location, plan.loaded.metadata, check_table)
             if changed:
                 message = "; ".join(plan.message for plan in changed)
-                self._lake.commit(branch, message, [plan.operation for plan in planned], meta)
-        return [plan.loaded for plan in planned]
+                self._lake.commit(branch, message, [plan.operation for plan in planned], meta, loaded)
+        return loaded
 
 
 def _referenced(raw: bytes) -> bytes:

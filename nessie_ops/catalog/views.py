@@ -89,8 +89,9 @@ class Views:
             content = _content_of(metadata, location, UNSET)
         except (MetadataUnavailable, msgspec.DecodeError, KeyError, TypeError) as error:
             raise BadRequest(f"metadata-location: {location} is not valid Iceberg view metadata: {error}") from error
-        self._lake.commit(branch, f"register view {key} from {location}", [Put(key, content)], meta)
-        return Loaded(location, raw)
+        registered = Loaded(location, raw)
+        self._lake.commit(branch, f"register view {key} from {location}", [Put(key, content)], meta, registered)
+        return registered
 
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Remove a view from a branch; NoSuchView."""
@@ -120,10 +121,12 @@ class Views:
         raw = msgspec.json.encode(metadata)
         check_view(raw, str(key), self._lake.files.warehouse)
         self._lake.files.check_links(folders_of(metadata["location"], metadata["properties"]))
+        loaded = Loaded(location, raw)
         with self._lake.new_files() as write:
             write(location, raw, check_view)
-            self._lake.commit(branch, message, [Put(key, _content_of(metadata, location, content_id))], meta)
-        return Loaded(location, raw)
+            put = Put(key, _content_of(metadata, location, content_id))
+            self._lake.commit(branch, message, [put], meta, loaded)
+        return loaded
 
 
 def _content_of(metadata: Json, location: str, content_id: str | UnsetType) -> IcebergView:

@@ -19,6 +19,7 @@ from nessie_ops.server.iceberg_problems import answer_http_error as answer_icebe
 from nessie_ops.server.lanes import Lanes
 from nessie_ops.server.live import Live
 from nessie_ops.server.nessie import nessie_router
+from nessie_ops.server.once import Once
 from nessie_ops.server.parameters import LiveStore
 from nessie_ops.server.paths import ICEBERG, ASGIApp, SlashPaths
 from nessie_ops.server.problems import EXCEPTION_HANDLERS, AnyRequest, answer_http_error
@@ -66,7 +67,8 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
         openapi_config=None,
         logging_config=None,
     )
-    return Lanes(Encodings(SlashPaths(cast(ASGIApp, app))))
+    once = Once(SlashPaths(cast(ASGIApp, app)), version_store.store, settings.key_lifetime_s)
+    return Lanes(Encodings(once))
 
 
 def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:

@@ -22,6 +22,7 @@ from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import LOG
 from nessie_ops.server.filters import read_filter
 from nessie_ops.server.live import in_thread
+from nessie_ops.server.once import answer, answering
 from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -67,7 +68,8 @@ async def commit(live: LiveStore, request: AnyRequest, ref: Segment, body: Body)
         branch, expected, meta, operations = await in_thread(_read_commit, live.store, request, ref, body)
     else:
         branch, expected, meta, operations = _read_commit(live.store, request, ref, body)
-    return JsonAnswer(await live.commit(branch, expected, meta, operations))
+    with answering(json_response):
+        return JsonAnswer(await live.commit(branch, expected, meta, operations))
 
 
 def _read_commit(
@@ -80,7 +82,8 @@ def _read_commit(
 @post("/trees/{ref:str}/history/merge", status_code=200, sync_to_thread=True)
 def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = read_target(store, ref, "merge")
-    return json_response(store.merge(branch, expected, to_merge(store, request, read_body(request, body, MergeIn))))
+    wanted = to_merge(store, request, read_body(request, body, MergeIn))
+    return answer(lambda: store.merge(branch, expected, wanted))
 
 
 def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
@@ -100,7 +103,7 @@ def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
 def transplant(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = read_target(store, ref, "transplant")
     wanted = to_transplant(store, request, read_body(request, body, TransplantIn))
-    return json_response(store.transplant(branch, expected, wanted))
+    return answer(lambda: store.transplant(branch, expected, wanted))
 
 
 def to_transplant(

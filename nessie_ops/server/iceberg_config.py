@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from litestar import Response, get, post
+from litestar.di import NamedDependency
 from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
@@ -14,6 +15,7 @@ from nessie_ops.server.addresses import base_uri
 from nessie_ops.server.iceberg_requests import check_warehouse, parse_prefix
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import json_response
+from nessie_ops.server.settings import Settings
 
 PAGE_SIZE = 200  # that clients ask for unless told otherwise
 
@@ -48,15 +50,15 @@ def config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     """Routes below `/v1`."""
 
     @get("/config", sync_to_thread=False)
-    def get_config(request: AnyRequest) -> Response[bytes]:
-        return _answer(request, catalog, catalog.default_branch)
+    def get_config(request: AnyRequest, settings: NamedDependency[Settings]) -> Response[bytes]:
+        return _answer(request, settings, catalog, catalog.default_branch)
 
     @get("/{prefix:str}/config", sync_to_thread=False)
-    def get_config_of_v1(request: AnyRequest) -> Response[bytes]:
+    def get_config_of_v1(request: AnyRequest, settings: NamedDependency[Settings]) -> Response[bytes]:
         """`/v1/v1/config`: the router takes the first part for the version, not for a reference called v1."""
         if request.path_params["prefix"] != VERSION:
             raise NotFoundException
-        return _answer(request, catalog, VERSION)
+        return _answer(request, settings, catalog, VERSION)
 
     @post("/oauth/tokens", sync_to_thread=False)
     def refuse_token() -> Response[bytes]:
@@ -69,11 +71,11 @@ def ref_config_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     """Routes below `/{ref}/v1`."""
 
     @get("/{prefix:str}", sync_to_thread=False)
-    def get_config(request: AnyRequest) -> Response[bytes]:
+    def get_config(request: AnyRequest, settings: NamedDependency[Settings]) -> Response[bytes]:
         """`config` is a parameter here, since a fixed path would hide a reference of that name."""
         if request.path_params["prefix"] != "config":
             raise NotFoundException
-        return _answer(request, catalog, parse_prefix(str(request.path_params["ref"]), catalog))
+        return _answer(request, settings, catalog, parse_prefix(str(request.path_params["ref"]), catalog))
 
     @post("/{prefix:str}/tokens", sync_to_thread=False)
     def refuse_token(request: AnyRequest) -> Response[bytes]:
@@ -90,7 +92,7 @@ def _refuse_token() -> Response[bytes]:
     return json_response({"error": "unsupported_grant_type", "error_description": hint}, 501)
 
 
-def _answer(request: AnyRequest, catalog: IcebergCatalog, ref: str) -> Response[bytes]:
+def _answer(request: AnyRequest, settings: Settings, catalog: IcebergCatalog, ref: str) -> Response[bytes]:
     ReferenceSpec.parse(ref, catalog.default_branch)
     check_warehouse(request.query_params.get("warehouse", ""), catalog)
     base = base_uri(request)
@@ -110,5 +112,11 @@ def _answer(request: AnyRequest, catalog: IcebergCatalog, ref: str) -> Response[
             "nessie.prefix-pattern": "{ref}|{warehouse}",
         },
         "endpoints": ENDPOINTS,
+        "idempotency-key-lifetime": show_duration(settings.key_lifetime_s),
     }
     return json_response(body)
+
+
+def show_duration(seconds: int) -> str:
+    """Seconds as an ISO-8601 duration."""
+    return f"PT{seconds}S" if seconds % 60 else f"PT{seconds // 60}M"

@@ -21,11 +21,16 @@ from nessie_ops.server.iceberg_requests import (
     read_body,
 )
 from nessie_ops.server.iceberg_responses import get_names
+from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import json_response
 
 
 def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    return [*_readers(catalog), *_writers(catalog)]
+
+
+def _readers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     namespaces = catalog.namespaces
 
     @get("/namespaces", sync_to_thread=True)
@@ -39,13 +44,6 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         above = parent.elements if parent else ()
         return json_response({"namespaces": [[*above, name] for name in found.names], **next_token(page, found)})
 
-    @post("/namespaces", sync_to_thread=True)
-    def create_namespace(request: AnyRequest, body: RawBody) -> Response[bytes]:
-        given = read_body(body, CreateNamespace)
-        key = ContentKey.of(*map(path_name, given.namespace))
-        properties = namespaces.create(get_ref(request, catalog), key, given.properties or {}, get_meta(request))
-        return json_response({"namespace": key.elements, "properties": properties})
-
     @get("/namespaces/{namespace:str}", sync_to_thread=True)
     def get_one(request: AnyRequest) -> Response[bytes]:
         key = get_namespace(request)
@@ -56,9 +54,26 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     def check_namespace(request: AnyRequest) -> None:
         namespaces.require(catalog.resolve(get_ref(request, catalog)), get_namespace(request))
 
+    return [list_namespaces, get_one, check_namespace]
+
+
+def _writers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
+    namespaces = catalog.namespaces
+
+    @post("/namespaces", sync_to_thread=True)
+    def create_namespace(request: AnyRequest, body: RawBody) -> Response[bytes]:
+        given = read_body(body, CreateNamespace)
+        key = ContentKey.of(*map(path_name, given.namespace))
+        ref, meta = get_ref(request, catalog), get_meta(request)
+        return answer(
+            lambda: namespaces.create(ref, key, given.properties or {}, meta),
+            lambda properties: json_response({"namespace": key.elements, "properties": properties}),
+        )
+
     @delete("/namespaces/{namespace:str}", sync_to_thread=True)
     def drop_namespace(request: AnyRequest) -> None:
-        namespaces.drop(get_ref(request, catalog), get_namespace(request), get_meta(request))
+        ref, key, meta = get_ref(request, catalog), get_namespace(request), get_meta(request)
+        carry_out(lambda: namespaces.drop(ref, key, meta))
 
     @post("/namespaces/{namespace:str}/properties", sync_to_thread=True)
     def update_properties(request: AnyRequest, body: RawBody) -> Response[bytes]:
@@ -66,9 +81,10 @@ def namespace_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         updates, removals = given.updates or {}, given.removals or ()
         if both := sorted(set(updates) & set(removals)):
             raise Unprocessable(f"removals: {', '.join(both)[:200]} cannot be both updated and removed.")
-        changes = namespaces.update(
-            get_ref(request, catalog), get_namespace(request), updates, removals, get_meta(request)
+        ref, key, meta = get_ref(request, catalog), get_namespace(request), get_meta(request)
+        return answer(
+            lambda: namespaces.update(ref, key, updates, removals, meta),
+            lambda changes: json_response(changes._asdict()),
         )
-        return json_response(changes._asdict())
 
-    return [list_namespaces, create_namespace, get_one, check_namespace, drop_namespace, update_properties]
+    return [create_namespace, drop_namespace, update_properties]

@@ -17,6 +17,7 @@ from litestar.exceptions import HTTPException
 from nessie_ops.errors import (
     BadRequest,
     Forbidden,
+    KeyReused,
     MetadataUnavailable,
     NamespaceAlreadyExists,
     NamespaceNotEmpty,
@@ -59,6 +60,7 @@ _TYPES: tuple[tuple[type[NessieOpsError], str], ...] = (  # the first that fits
     (ReferenceConflict, "CommitFailedException"),
     (ReferenceNotFound, "NoSuchReferenceException"),
     (Unprocessable, "UnprocessableEntityException"),
+    (KeyReused, "UnprocessableEntityException"),
     (BadRequest, "BadRequestException"),
     (Forbidden, "NotAuthorizedException"),
     (StoreUnavailable, "ServiceUnavailableException"),

@@ -35,6 +35,7 @@ from nessie_ops.server.iceberg_responses import (
     not_modified,
     table_response,
 )
+from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import json_response
 
@@ -68,14 +69,16 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         given = read_body(body, Commit)
         target = get_target(request, catalog, "table")
         change = Change(target.key, given.requirements, given.updates)
-        return table_response(tables.commit(target.ref, [change], get_meta(request))[0])
+        meta = get_meta(request)
+        return answer(lambda: tables.commit(target.ref, [change], meta), lambda committed: table_response(committed[0]))
 
     @delete("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
     def drop_table(request: AnyRequest) -> None:
         """`purgeRequested` has no effect: other references may use the files, so garbage collection deletes them."""
         get_choice(request, "purgeRequested", "false", "true")
         target = get_target(request, catalog, "table")
-        tables.drop(target.ref, target.key, get_meta(request))
+        meta = get_meta(request)
+        carry_out(lambda: tables.drop(target.ref, target.key, meta))
 
     return [load_table, check_table, commit_table, drop_table]
 
@@ -119,22 +122,25 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         given = read_body(body, CreateTable)
         target = to_target(request, catalog, get_namespace(request), given.name)
         named = msgspec.structs.replace(given, name=target.key.name)
-        return table_response(tables.create(target.ref, get_namespace(request), named, get_meta(request)))
+        namespace, meta = get_namespace(request), get_meta(request)
+        return answer(lambda: tables.create(target.ref, namespace, named, meta), table_response)
 
     @post("/namespaces/{namespace:str}/register", sync_to_thread=True)
     def register_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
         check_delegation(request)
         given = read_body(body, Register)
         target = to_target(request, catalog, get_namespace(request), given.name)
-        registered = tables.register(
-            target.ref, target.key, given.metadata_location, overwrite=given.overwrite, meta=get_meta(request)
+        location, meta = given.metadata_location, get_meta(request)
+        return answer(
+            lambda: tables.register(target.ref, target.key, location, overwrite=given.overwrite, meta=meta),
+            table_response,
         )
-        return table_response(registered)
 
     @post("/tables/rename", sync_to_thread=True, status_code=204)
     def rename_table(request: AnyRequest, body: RawBody) -> None:
         ref, source, target = rename_targets(request, catalog, read_body(body, Rename))
-        tables.rename(ref, source, target, get_meta(request))
+        meta = get_meta(request)
+        carry_out(lambda: tables.rename(ref, source, target, meta))
 
     @post("/transactions/commit", sync_to_thread=True, status_code=204)
     def commit_transaction(request: AnyRequest, body: RawBody) -> None:
@@ -143,7 +149,8 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         ref = one_ref(catalog, targets, "table-changes") if targets else get_ref(request, catalog)
         pairs = zip(targets, given, strict=True)
         changes = [Change(target.key, change.requirements, change.updates) for target, change in pairs]
-        tables.commit(ref, changes, get_meta(request))
+        meta = get_meta(request)
+        carry_out(lambda: tables.commit(ref, changes, meta))
 
     return [list_tables, create_table, register_table, rename_table, commit_transaction]
 

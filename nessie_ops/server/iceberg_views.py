@@ -20,6 +20,7 @@ from nessie_ops.server.iceberg_requests import (
     to_target,
 )
 from nessie_ops.server.iceberg_responses import get_names, identifiers_response, loaded_response
+from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.problems import AnyRequest
 
 
@@ -46,12 +47,14 @@ def _one_view(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         given = read_body(body, Commit)
         target = get_target(request, catalog, "view")
         change = Change(target.key, given.requirements, given.updates)
-        return loaded_response(views.commit(target.ref, change, get_meta(request)))
+        meta = get_meta(request)
+        return answer(lambda: views.commit(target.ref, change, meta), loaded_response)
 
     @delete("/namespaces/{namespace:str}/views/{view:str}", sync_to_thread=True)
     def drop_view(request: AnyRequest) -> None:
         target = get_target(request, catalog, "view")
-        views.drop(target.ref, target.key, get_meta(request))
+        meta = get_meta(request)
+        carry_out(lambda: views.drop(target.ref, target.key, meta))
 
     return [load_view, check_view, commit_view, drop_view]
 
@@ -72,7 +75,8 @@ def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         given = read_body(body, CreateView)
         target = to_target(request, catalog, get_namespace(request), given.name)
         named = msgspec.structs.replace(given, name=target.key.name)
-        return loaded_response(views.create(target.ref, get_namespace(request), named, get_meta(request)))
+        namespace, meta = get_namespace(request), get_meta(request)
+        return answer(lambda: views.create(target.ref, namespace, named, meta), loaded_response)
 
     @post("/namespaces/{namespace:str}/register-view", sync_to_thread=True)
     def register_view(request: AnyRequest, body: RawBody) -> Response[bytes]:
@@ -80,11 +84,13 @@ def _many_views(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         if given.overwrite:
             raise BadRequest("overwrite: views cannot be registered over others; drop the view first.")
         target = to_target(request, catalog, get_namespace(request), given.name)
-        return loaded_response(views.register(target.ref, target.key, given.metadata_location, get_meta(request)))
+        location, meta = given.metadata_location, get_meta(request)
+        return answer(lambda: views.register(target.ref, target.key, location, meta), loaded_response)
 
     @post("/views/rename", sync_to_thread=True, status_code=204)
     def rename_view(request: AnyRequest, body: RawBody) -> None:
         ref, source, target = rename_targets(request, catalog, read_body(body, Rename))
-        views.rename(ref, source, target, get_meta(request))
+        meta = get_meta(request)
+        carry_out(lambda: views.rename(ref, source, target, meta))
 
     return [list_views, create_view, register_view, rename_view]

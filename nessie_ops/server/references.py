@@ -15,6 +15,7 @@ from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
 from nessie_ops.server.filters import read_filter
 from nessie_ops.server.live import in_thread
+from nessie_ops.server.once import answer
 from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -52,6 +53,10 @@ def to_plain(reference: Reference, metadata: ReferenceMetadata | None) -> dict[s
     return {**plain, "metadata": metadata} if metadata else plain
 
 
+def _show(reference: Reference) -> Response[bytes]:
+    return json_response(SingleReference(reference))
+
+
 @get("/trees", sync_to_thread=True)
 def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     query = Query(request)
@@ -80,8 +85,8 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
     source = read_body(request, body, ReferenceIn)
     read_source(store, source.source_name, "name")
     target = get_body_hash(store, source.hash, "hash", "Target hash")
-    created = store.create_reference(kind, name, target, properties=source.new_properties)
-    return json_response(SingleReference(created))
+    properties = source.new_properties
+    return answer(lambda: store.create_reference(kind, name, target, properties=properties), _show)
 
 
 @get("/trees/{ref:str}")
@@ -108,7 +113,8 @@ def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body
     read_source(store, given.source_name, "name")
     target = get_body_hash(store, given.hash, "hash", "Target hash")
     check_type(store.get_reference(spec.name), wanted)
-    return json_response(SingleReference(store.assign_reference(spec.name, expected, target)))
+    name = spec.name
+    return answer(lambda: store.assign_reference(name, expected, target), _show)
 
 
 @delete("/trees/{ref:str}", status_code=200, sync_to_thread=True)
@@ -118,7 +124,8 @@ def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Respons
         raise BadRequest("Reference to delete must be a branch or a tag.")
     expected = get_expected(store, spec)
     check_type(store.get_reference(spec.name), wanted)
-    return json_response(SingleReference(store.delete_reference(spec.name, expected)))
+    name = spec.name
+    return answer(lambda: store.delete_reference(name, expected), _show)
 
 
 @put("/trees/{ref:str}/properties", sync_to_thread=True)
@@ -129,8 +136,8 @@ def update_properties(store: Store, request: AnyRequest, ref: Segment, body: Bod
         raise BadRequest("Reference with properties must be a branch or a tag.")
     expected = get_absolute(store, spec, "Expected hash") if spec.hash or spec.steps else None
     given = read_body(request, body, PropertiesIn)
-    updated = store.update_properties(spec.name, given.updates, given.removals, expected=expected)
-    return json_response(SingleReference(updated))
+    name = spec.name
+    return answer(lambda: store.update_properties(name, given.updates, given.removals, expected=expected), _show)
 
 
 HANDLERS = [

@@ -8,6 +8,7 @@ from litestar import Response, get, post
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import CONFIG_TYPES, RepositoryConfig
 from nessie_ops.model.wire import PreviousConfig, RepositoryConfigs
+from nessie_ops.server.once import answer
 from nessie_ops.server.parameters import Body, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -44,7 +45,9 @@ def update_config(store: Store, request: AnyRequest, body: Body) -> Response[byt
     """Replace the configuration of a type; answers with the one before."""
     read_body(request, body, _TypeIn)
     given = read_body(request, body, ConfigIn)
-    return json_response(PreviousConfig(store.update_repository_config(given.config)))
+    return answer(
+        lambda: store.update_repository_config(given.config), lambda before: json_response(PreviousConfig(before))
+    )
 
 
 HANDLERS = [list_configs, update_config]

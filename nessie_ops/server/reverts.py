@@ -6,10 +6,10 @@ from litestar import Response, post
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, ContentKey, MergeResult, NewCommit, ReferenceSpec
+from nessie_ops.server.once import answer
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.requests import ApplyIn, check_keys, read_body, to_new_commit
-from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import get_body_hash, read_target
 from nessie_ops.versioning import VersionStore
 
@@ -31,16 +31,18 @@ def revert(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respo
         raise BadRequest("commitHash: give either commitHash, or keys and sourceRef.")
     words = to_new_commit(given.commit_meta, request, given.message) or NewCommit(message="")
     if given.commit_hash is None:
-        return json_response(_revert_contents(store, branch, expected, given, words))
-    result = store.revert(
-        branch,
-        expected,
-        get_body_hash(store, given.commit_hash, "commitHash", "Hash to revert"),
-        meta=words,
-        dry_run=given.wants_dry_run,
-        conflicts_as_result=given.wants_conflicts,
+        return answer(lambda: _revert_contents(store, branch, expected, given, words))
+    undone = get_body_hash(store, given.commit_hash, "commitHash", "Hash to revert")
+    return answer(
+        lambda: store.revert(
+            branch,
+            expected,
+            undone,
+            meta=words,
+            dry_run=given.wants_dry_run,
+            conflicts_as_result=given.wants_conflicts,
+        )
     )
-    return json_response(result)
 
 
 def _revert_contents(

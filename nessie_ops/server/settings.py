@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import msgspec
 
@@ -13,6 +14,8 @@ from nessie_ops.runtime.home import get_home, store_url, warehouse_url
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 19120  # Nessie's
+DEFAULT_KEY_LIFETIME_S = 30 * 60
+MAX_KEY_LIFETIME_S = 7 * 24 * 3600
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     allowed_locations: tuple[str, ...] = ()
+    key_lifetime_s: int = DEFAULT_KEY_LIFETIME_S  # how long the answer to a request with an Idempotency-Key is kept
 
     @classmethod
     def from_env(
@@ -40,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Settings:
         """Given values first, then `NESSIE_OPS_STORE`, `_WAREHOUSE`, `_HOST`, `_PORT` and `_ALLOWED_LOCATIONS`.
 
-        Then the home's, and no further locations.
+        Then the home's, and no further locations.  `NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME` is read here alone.
         """
         text = str(port) if port is not None else env.get("NESSIE_OPS_PORT") or str(DEFAULT_PORT)
         if not (text.isascii() and text.isdecimal() and int(text) < 65536):
@@ -51,4 +55,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             host=host or env.get("NESSIE_OPS_HOST") or DEFAULT_HOST,
             port=int(text),
             allowed_locations=tuple(allowed_locations) or locations_in(env),
+            key_lifetime_s=_read_lifetime(env.get("NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME")),
         )
+
+
+def _read_lifetime(text: str | None) -> int:
+    if not text:
+        return DEFAULT_KEY_LIFETIME_S
+    try:
+        seconds = int(msgspec.convert(text, timedelta).total_seconds())
+    except msgspec.ValidationError:
+        seconds = 0
+    if not 0 < seconds <= MAX_KEY_LIFETIME_S:
+        raise BadRequest(
+            f"NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME: '{text[:80]}' is not a duration from PT1S to P7D, such as PT30M."
+        )
+    return seconds

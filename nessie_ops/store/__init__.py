@@ -1,5 +1,6 @@
 """Rows in, rows out: knows SQL, not Git.  The only importer of SQLModel and SQLAlchemy."""
 
+from nessie_ops.store import once
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.groups import Job
 from nessie_ops.store.heads import WatchedHeads
@@ -23,5 +24,6 @@ __all__ = [
     "Upgrade",
     "WatchedHeads",
     "WriteTransaction",
+    "once",
     "upgrade_store",
 ]

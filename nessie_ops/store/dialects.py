@@ -122,6 +122,17 @@ class Dialect:
         """The query for rows by id."""
         return _select_in(columns, table, len(ids)), ids
 
+    def insert_if_absent(self, table: str, columns: str) -> str:
+        """The text that adds a row unless one of its key is there, for which it waits; the count says which."""
+        marks = ", ".join("?" * (columns.count(",") + 1))
+        return f'INSERT INTO "{table}" ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING'
+
+    def delete_some(self, table: str, key: str, column: str, limit: int) -> str:
+        """The text that deletes at most `limit` rows whose `column` is below a parameter."""
+        skip = f"{self.for_update} SKIP LOCKED" if self.row_locks else ""
+        some = f'SELECT "{key}" FROM "{table}" WHERE "{column}" < ? ORDER BY "{column}" LIMIT {limit}{skip}'
+        return f'DELETE FROM "{table}" WHERE "{key}" IN ({some})'
+
     @contextmanager
     def schema_lock(self, connection: Connection) -> Iterator[None]:
         """Held by one process at a time while it creates or changes tables."""
@@ -254,6 +265,17 @@ class MariaDB(Dialect):
             connection.exec_driver_sql("COMMIT")
         finally:
             connection.exec_driver_sql(f"SELECT RELEASE_LOCK('nessie_ops {_SCHEMA_LOCK}')")
+
+    def insert_if_absent(self, table: str, columns: str) -> str:
+        return (
+            super()
+            .insert_if_absent(table, columns)
+            .replace("INSERT", "INSERT IGNORE", 1)
+            .removesuffix(" ON CONFLICT DO NOTHING")
+        )
+
+    def delete_some(self, table: str, key: str, column: str, limit: int) -> str:
+        return f'DELETE FROM "{table}" WHERE "{column}" < ? ORDER BY "{column}" LIMIT {limit}'
 
     def upsert_clause(self, key: str, touched: Sequence[str]) -> str:
         return " ON DUPLICATE KEY UPDATE " + ", ".join(f'"{name}" = VALUES("{name}")' for name in touched)

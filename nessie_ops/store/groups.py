@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
+from nessie_ops.store import once
 from nessie_ops.store.writing import WriteTransaction
 
 log = logging.getLogger("nessie_ops.store")
@@ -37,6 +38,7 @@ class Job:
         self.error: BaseException | None = None
         self.is_finished = False
         self.is_heir = False
+        self._pending = once.under_way()
         self._done = done
         self._awake = threading.Event() if done is None else None
         self.start: Callable[[Callable[[], None]], object] | None = None
@@ -47,6 +49,8 @@ class Job:
         try:
             with tx.part():
                 self.value = self._function(tx)
+                if self._pending:
+                    self._pending.record(tx, self.value)
         except tx.errors:
             raise
         except Exception as error:
@@ -54,6 +58,8 @@ class Job:
 
     def finish(self) -> None:
         self.is_finished = True
+        if self._pending:
+            self._pending.settle(self.error)
         self.wake()
         if self._done:
             try:

@@ -74,6 +74,9 @@ UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" 
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'
 DELETE_REFERENCE = 'DELETE FROM "reference" WHERE "name" = ?'
 TOUCH_COMMIT = 'UPDATE "commit" SET "used_at" = ? WHERE "id" = ?'
+ANSWER_COLUMNS = '"key", "digest", "answer", "expires_at"'
+SELECT_ANSWER = 'SELECT "digest", "answer", "expires_at" FROM "idempotency_key" WHERE "key" = ?'
+REPLACE_ANSWER = 'UPDATE "idempotency_key" SET "digest" = ?, "answer" = ?, "expires_at" = ? WHERE "key" = ?'
 ADVANCE_LOG = """UPDATE "counter" SET "value" = "value" + ? WHERE "name" = 'reference_log'"""
 _NEXT_SEQ = """(SELECT "value" FROM "counter" WHERE "name" = 'reference_log') - ?"""
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from nessie_ops.errors import OutcomeUnknown, StoreFormatError, StoreUnavailable
-from nessie_ops.store import dialects, schema
+from nessie_ops.store import dialects, once, schema
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, InDoubt, Verdict
 from nessie_ops.store.forks import gate
@@ -96,7 +96,11 @@ class Store:
         """
         parsed, dialect = dialects.parse_url(url)
         engine = dialect.open_engine(parsed, create)
-        return cls(engine, dialect, cache=cache, in_memory=dialects.is_memory(url))
+        try:
+            return cls(engine, dialect, cache=cache, in_memory=dialects.is_memory(url))
+        except BaseException:
+            engine.dispose()
+            raise
 
     def close(self) -> None:
         if self._watched:
@@ -182,6 +186,10 @@ class Store:
     ) -> None:
         """Like `run`, without waiting: `done` is called with the job in some thread; `start` runs a call in another."""
         self._groups.submit(Job(function, references, done), start)
+
+    def record_answer(self, request: once.KeyedRequest, answer: bytes) -> None:
+        """Record the answer to a request that wrote nothing; AlreadyAnswered, KeyReused."""
+        self.run(lambda tx: tx.record_answer(request.key, request.digest, answer, request.lifetime_us))
 
     def _make_writer(self, connection: Connection) -> WriteTransaction:
         used_at = self._clock_ns() // 1000

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-FORMAT = 2  # of the tables and of the bytes in them; see docs/format.md
+FORMAT = 3  # of the tables and of the bytes in them; see docs/format.md
 
 # PostgreSQL moves long values out of the row unless told that rows may fill a page.
 _WHOLE_ROWS = {"postgresql_with": {"toast_tuple_target": 8160}}
@@ -168,6 +168,18 @@ class DeadLetterRow(SQLModel, table=True):
     retrying: int = Field(sa_column=_count())  # 0 or 1
 
 
+class IdempotencyKeyRow(SQLModel, table=True):
+    """The answer to a request that carried a key, in the transaction that did what the request asked for."""
+
+    __tablename__ = "idempotency_key"
+    __table_args__ = (Index("idempotency_key_expires_at", "expires_at"),)
+
+    key: bytes = Field(sa_column=_id(16, primary_key=True))
+    digest: bytes = Field(sa_column=_id(32, nullable=False))  # of the request
+    answer: bytes = Field(sa_column=_blob())
+    expires_at: int = Field(sa_column=_micros())
+
+
 def _table(row: type[SQLModel]) -> Table:
     table: Table = row.__table__  # type: ignore[attr-defined]
     return table
@@ -177,6 +189,7 @@ commit, node, content = _table(CommitRow), _table(NodeRow), _table(ContentRow)
 reference, reference_log = _table(ReferenceRow), _table(ReferenceLogRow)
 counter, setting = _table(CounterRow), _table(SettingRow)
 subscriber, dead_letter = _table(SubscriberRow), _table(DeadLetterRow)
+idempotency_key = _table(IdempotencyKeyRow)
 metadata = SQLModel.metadata
 reference.c.head.append_foreign_key(ForeignKey(commit.c.id))
-ALL = [commit, node, content, reference, reference_log, counter, setting, subscriber, dead_letter]
+ALL = [commit, node, content, reference, reference_log, counter, setting, subscriber, dead_letter, idempotency_key]

@@ -15,14 +15,18 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from nessie_ops.errors import KeyReused
 from nessie_ops.store import rows
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, Statement
-from nessie_ops.store.packing import pack
+from nessie_ops.store.once import AlreadyAnswered
+from nessie_ops.store.packing import pack, unpack
 from nessie_ops.store.rows import COLUMNS, Kind, Move, ReferenceRecord
 from nessie_ops.store.transactions import Transaction, commit_size
 
 T = TypeVar("T")
+EXPIRED_AT_ONCE = 200  # keys that have expired, deleted by one transaction
+_DELETING_SHARE = 32  # of so many keys, one makes its transaction delete others
 
 
 class _Staged:
@@ -33,11 +37,13 @@ class _Staged:
         self.pending: dict[Kind, dict[bytes, Sequence[Any]]] = {kind: {} for kind in Kind}
         self.references: dict[str, ReferenceRecord | None] = {}
         self.moves: list[Sequence[Any]] = []
+        self.settings: dict[str, str] = {}
 
     def add(self, other: _Staged) -> None:
         self.objects |= other.objects
         self.references |= other.references
         self.moves += other.moves
+        self.settings |= other.settings
         for kind, some in other.pending.items():
             self.pending[kind] |= some
 
@@ -62,6 +68,7 @@ class WriteTransaction(Transaction):
         self._stored: dict[str, ReferenceRecord | None] = {}  # locked references, as the database has them
         self.has_moves = False
         self.is_durable = False
+        self._expires = False  # whether this transaction also deletes keys that have expired
         self._done = _Staged()
         self._part = self._done
         self._flushed: dict[tuple[Kind, bytes], tuple[Any, int]] = {}
@@ -127,10 +134,44 @@ class WriteTransaction(Transaction):
         return touched
 
     def put_setting(self, name: str, value: str) -> None:
-        statement = 'INSERT INTO "setting" ("name", "value") VALUES (?, ?)' + self._dialect.upsert_clause(
-            "name", ("value",)
-        )
-        self._dialect.change(self._raw, statement, (name, value))
+        self._part.settings[name] = value
+
+    def get_setting(self, name: str) -> str | None:
+        for staged in (self._part, self._done):
+            if name in staged.settings:
+                return staged.settings[name]
+        return super().get_setting(name)
+
+    def record_answer(self, key: bytes, digest: bytes, answer: bytes, lifetime_us: int) -> None:
+        """Record the answer to the request `digest`, whose key is forgotten after `lifetime_us`.
+
+        AlreadyAnswered, KeyReused when the key has an answer: to this request, to another one.  Waits for a
+        transaction of another process that records one just now.  This is the last thing that a part does: it is
+        not taken back with what the part has saved.
+        """
+        row = key, digest, pack(answer, b""), self._used_at + lifetime_us
+        insert = self._dialect.insert_if_absent("idempotency_key", rows.ANSWER_COLUMNS)
+        while not self._dialect.change(self._raw, insert, row):
+            found = self._dialect.fetch(self._raw, rows.SELECT_ANSWER + self._dialect.for_update, (key,))
+            if not found:
+                continue  # it had expired, and somebody has just deleted it
+            known, recorded, expires_at = found[0]
+            if expires_at <= self._used_at:
+                self._dialect.change(self._raw, rows.REPLACE_ANSWER, (*row[1:], key))
+                break
+            if bytes(known) != digest:
+                raise KeyReused("Idempotency-Key: was used for another request; make a new key for each request.")
+            raise AlreadyAnswered(unpack(bytes(recorded)))
+        self._writes["idempotency_key"] += 1
+        self._expires |= key[-1] % _DELETING_SHARE == 0
+
+    def delete_expired_answers(self) -> int:
+        """Delete some of the keys that have expired; how many."""
+        return self._dialect.change(self._raw, *self._delete_expired())
+
+    def _delete_expired(self) -> Statement:
+        text = self._dialect.delete_some("idempotency_key", "key", "expires_at", EXPIRED_AT_ONCE)
+        return text, (self._used_at,)
 
     def get_reference(self, name: str, *, lock: bool = False) -> ReferenceRecord | None:
         for staged in (self._part, self._done):
@@ -186,7 +227,8 @@ class WriteTransaction(Transaction):
 
     def commit(self) -> None:
         """Write what has been saved, and end the transaction, in one round trip where the driver can."""
-        self._dialect.commit(self._raw, self._take_statements())
+        expired = [self._delete_expired()] if self._expires else []
+        self._dialect.commit(self._raw, self._take_statements() + expired)
         self.is_durable = True
 
     def _take_statements(self) -> list[Statement]:
@@ -196,6 +238,7 @@ class WriteTransaction(Transaction):
             for kind in (Kind.CONTENT, Kind.NODE, Kind.COMMIT)
             for some in rows.chunks([done.pending[kind][id] for id in sorted(done.pending[kind])])
         ]
+        statements += self._setting_statements()
         statements += self._reference_statements()
         if done.moves:
             self.has_moves = True
@@ -211,6 +254,10 @@ class WriteTransaction(Transaction):
         if self._part is done:
             self._part = self._done
         return statements
+
+    def _setting_statements(self) -> list[Statement]:
+        text = 'INSERT INTO "setting" ("name", "value") VALUES (?, ?)' + self._dialect.upsert_clause("name", ("value",))
+        return [(text, (name, self._done.settings[name])) for name in sorted(self._done.settings)]
 
     def _reference_statements(self) -> list[Statement]:
         statements: list[Statement] = []

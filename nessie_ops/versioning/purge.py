@@ -113,6 +113,7 @@ def purge(
             run.sweep_commits()
             run.sweep_objects(Kind.NODE)
             run.sweep_objects(Kind.CONTENT)
+            run.sweep_keys()
         except Overfull:
             continue
         commits, nodes, contents = (run.deleted[kind] for kind in (Kind.COMMIT, Kind.NODE, Kind.CONTENT))
@@ -182,6 +183,11 @@ class _Run:
             for ids in reach.batches(unmarked, BATCH):
                 self._sweep(kind, ids)
             self._progress(f"{kind.name.lower()}s looked at", done)
+
+    def sweep_keys(self) -> None:
+        """Delete the keys of requests that have expired."""
+        while not self._dry_run and self._transact(lambda tx: tx.delete_expired_answers()):
+            self._sleep(PAUSE_S)
 
     def _sweep(self, kind: Kind, ids: Sequence[bytes]) -> None:
         if self._dry_run:

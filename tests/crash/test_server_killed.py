@@ -39,6 +39,8 @@ class Victim(Api):
         super().__init__(base_uri)
         self.bomb = bomb
         self.statements = self.commits = 0
+        self.headers: dict[str, str] = {}
+        self.sent: tuple[str, str, dict[str, Any] | None] | None = None
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Send a request, in which `{name}` stands for the head of a reference, with the bomb ticking from here on."""
@@ -47,7 +49,14 @@ class Victim(Api):
             field: value.format(**heads) if isinstance(value, str) else value for field, value in (body or {}).items()
         }
         self.bomb.arm(self.statements, self.commits)
-        return self.call(method, path.format(**heads), json=filled if body else None)
+        self.sent = method, path.format(**heads), filled if body else None
+        return self.send_again(self)
+
+    def send_again(self, other: Victim) -> httpx.Response:
+        """Send what `other` has sent last, with its headers."""
+        assert other.sent
+        method, path, body = other.sent
+        return self.call(method, path, json=body, headers=other.headers)
 
 
 Write = Callable[[Victim], httpx.Response]
@@ -227,6 +236,28 @@ def test_a_kill_leaves_the_old_state_or_the_new_one(
     with nursery.server(other) as api:
         assert outline(state_of(api)) == outline(after)
     assert_sound(other)
+
+
+def test_a_request_with_a_key_is_sent_again_after_any_kill(nursery: Nursery, new_store: Callable[[], str]) -> None:
+    """Before each statement, and after COMMIT: the next server carries the request out, or answers as it would have."""
+
+    def kill_and_repeat(**bomb: int) -> str | None:
+        """What is there afterwards; None when nobody was killed."""
+        url = new_store()
+        with nursery.server(url) as victim:
+            victim.headers = {"Idempotency-Key": "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"}
+            if run(victim, commit, **bomb) is not None:
+                return None
+        with nursery.server(url) as api:
+            answers = [api.send_again(victim) for _ in range(2)]
+            assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
+            assert answers[0].content == answers[1].content
+            return outline(state_of(api))
+
+    found = [kill_and_repeat(commits=1)]
+    while (after := kill_and_repeat(statements=len(found))) is not None:
+        found.append(after)
+    assert len(found) >= 4 and len(set(found)) == 1
 
 
 def assert_sound(url: str) -> None:

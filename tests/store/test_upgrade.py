@@ -20,6 +20,7 @@ from nessie_ops.errors import BadRequest, StoreFormatError
 from nessie_ops.store import Store, migrations, tables, upgrade_store
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.check import check
+from tests.databases import execute
 from tests.golden.make import DATABASES, EXPECTED, describe
 from tests.versioning.helpers import update
 
@@ -46,15 +47,21 @@ def describe_schema(url: str) -> dict[str, Any]:
         )
         for name in inspector.get_table_names()
     }
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, tables.metadata) == []
     engine.dispose()
     return found
 
 
+def differences(url: str) -> list[Any]:
+    """Between the tables of a database and what `tables` says."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), tables.metadata)
+    engine.dispose()
+    return list(found)
+
+
 def test_an_older_format_is_refused_until_it_is_upgraded(old: str) -> None:
-    with pytest.raises(StoreFormatError, match=r"has format 1, .* needs format 2: .*`nessie-ops store upgrade`"):
+    with pytest.raises(StoreFormatError, match=r"has format 1, .* needs format 3: .*`nessie-ops store upgrade`"):
         VersionStore.open(old)
     assert upgrade_store(old, dry_run=True).before == 1
     with pytest.raises(StoreFormatError):
@@ -76,6 +83,25 @@ def test_upgraded_and_created_tables_are_the_same(old: str, tmp_path: Path) -> N
     new = f"sqlite:///{tmp_path}/new.db"
     Store.open(new).close()
     assert describe_schema(old) == describe_schema(new)
+    assert differences(old) == differences(new) == []
+
+
+def test_format_2_is_upgraded_on_every_database(database_url: str) -> None:
+    """Also when an upgrade was cut short where changes of tables cannot be undone."""
+    versions = VersionStore.open(database_url)
+    head = update(versions, "t", 1)
+    versions.close()
+    new = describe_schema(database_url)
+    for undo in ("DROP TABLE idempotency_key", "SELECT 1"):
+        execute(database_url, undo, "UPDATE setting SET value = '2' WHERE name = 'format'")
+        with pytest.raises(StoreFormatError, match="has format 2"):
+            Store.open(database_url)
+        done = upgrade_store(database_url)
+        assert (done.before, done.after, len(done.steps)) == (2, tables.FORMAT, tables.FORMAT - 2)
+        assert describe_schema(database_url) == new
+    with closing(VersionStore.open(database_url)) as versions:
+        assert versions.get_reference("main").hash == head
+        update(versions, "t", 2)
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +143,8 @@ def test_what_cannot_be_upgraded(tmp_path: Path) -> None:
 def test_the_command(old: str) -> None:
     app = build_app(lambda **options: None)
     dry = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--dry-run"])
-    assert dry.stdout.startswith("would upgrade the store from format 1 to 2\n  Format 2: "), dry.output
+    assert dry.stdout.startswith("would upgrade the store from format 1 to 3\n  Format 2: "), dry.output
     done = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--json"])
-    assert json.loads(done.stdout)["after"] == 2
+    assert json.loads(done.stdout)["after"] == 3
     again = CliRunner().invoke(app, ["store", "upgrade", "--store", old])
-    assert again.stdout == "nothing to do: the store has format 2\n"
+    assert again.stdout == "nothing to do: the store has format 3\n"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from litestar import Response, get, post
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitHash, ReferenceSpec, parse_hash_spec
+from nessie_ops.model import CommitHash, MergeResult, ReferenceSpec, parse_hash_spec
 from nessie_ops.server import listings
 from nessie_ops.server.commits import MAX_LOG_PAGE, to_merge, to_transplant
 from nessie_ops.server.filter_variables import LOG
 from nessie_ops.server.filters import read_filter
+from nessie_ops.server.once import answer
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
@@ -52,7 +53,14 @@ def _read_old_end(store: VersionStore, query: Query, begin: CommitHash) -> Commi
 def commit(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Response[bytes]:
     branch, expected = read_name(ref), read_expected(store, Query(request))
     meta, operations = read_commit(request, body)
-    return json_response(to_reference(store.commit(branch, expected, meta, operations).target_branch))
+    return answer(
+        lambda: store.commit(branch, expected, meta, operations),
+        lambda result: json_response(to_reference(result.target_branch)),
+    )
+
+
+def _show(result: MergeResult) -> Response[bytes]:
+    return json_response(Merged.of(result))
 
 
 class MergeV1In(MergeIn, frozen=True, kw_only=True, rename="camel"):
@@ -65,7 +73,8 @@ def merge(store: Store, request: AnyRequest, ref: Segment, body: Body) -> Respon
     given = read_body(request, body, MergeV1In)
     if given.keep_individual_commits:
         raise BadRequest("keepIndividualCommits: a merge makes one commit; leave it out, or use transplant.")
-    return json_response(Merged.of(store.merge(branch, expected, to_merge(store, request, given))))
+    wanted = to_merge(store, request, given)
+    return answer(lambda: store.merge(branch, expected, wanted), _show)
 
 
 class TransplantV1In(TransplantIn, frozen=True, kw_only=True, rename="camel"):
@@ -80,7 +89,7 @@ def transplant(store: Store, request: AnyRequest, ref: Segment, body: Body) -> R
     if not given.keep_individual_commits:
         raise BadRequest("keepIndividualCommits: a transplant makes one commit each; leave it out, or use merge.")
     wanted = to_transplant(store, request, given, query.text("message"))
-    return json_response(Merged.of(store.transplant(branch, expected, wanted)))
+    return answer(lambda: store.transplant(branch, expected, wanted), _show)
 
 
 HANDLERS = [list_log, commit, merge, transplant]

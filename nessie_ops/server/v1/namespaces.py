@@ -16,6 +16,7 @@ from nessie_ops.errors import (
 )
 from nessie_ops.model import (
     CommitHash,
+    CommitResult,
     ConflictType,
     Content,
     ContentKey,
@@ -30,6 +31,7 @@ from nessie_ops.model import (
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import ENTRIES
 from nessie_ops.server.filters import Filter
+from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
@@ -73,10 +75,10 @@ def _read_branch(store: VersionStore, ref: str, request: AnyRequest) -> tuple[st
     return spec.name, store.resolve(spec).hash
 
 
-def _commit(store: VersionStore, branch: str, at: CommitHash, message: str, operation: Operation) -> CommitHash:
+def _commit(store: VersionStore, branch: str, at: CommitHash, message: str, operation: Operation) -> CommitResult:
     """Commit; conflicts become what the namespace API calls them."""
     try:
-        return store.commit(branch, at, NewCommit(message=message), [operation]).target_branch.hash
+        return store.commit(branch, at, NewCommit(message=message), [operation])
     except ReferenceConflict as error:
         kinds = {conflict.conflict_type for conflict in error.conflicts}
         key = operation.key
@@ -89,6 +91,11 @@ def _commit(store: VersionStore, branch: str, at: CommitHash, message: str, oper
         if kinds & {ConflictType.NAMESPACE_ABSENT, ConflictType.NOT_A_NAMESPACE}:
             raise ReferenceNotFound(error.message) from error  # what this API says of a missing parent
         raise
+
+
+def _new_id(result: CommitResult) -> str:
+    assert result.added_contents
+    return str(result.added_contents[0].content_id)
 
 
 @get("/namespaces/{ref:str}", sync_to_thread=True)
@@ -122,15 +129,18 @@ def create_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segm
         other = "Namespace" if existing.type is ContentType.NAMESPACE else "Another content object with name"
         raise NamespaceAlreadyExists(f"{other} '{key}' already exists", key)
     namespace = Namespace(elements=key.elements, properties=given.properties or UNSET)
-    after = _commit(store, branch, at, f"create namespace '{key}'", Put(key, namespace))
-    return json_response(_require(store, after, key))
+    operation = Put(key, namespace)
+    return answer(
+        lambda: _commit(store, branch, at, f"create namespace '{key}'", operation),
+        lambda result: json_response(with_id(namespace, _new_id(result))),
+    )
 
 
 @delete("/namespaces/namespace/{ref:str}/{name:str}", sync_to_thread=True)
 def delete_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segment) -> Response[None]:
     key, (branch, at) = parse_key(restore(name)), _read_branch(store, ref, request)
     _require(store, at, key)
-    _commit(store, branch, at, f"delete namespace '{key}'", Delete(key))
+    carry_out(lambda: _commit(store, branch, at, f"delete namespace '{key}'", Delete(key)))
     return Response(None)
 
 
@@ -143,7 +153,8 @@ def update_namespace(store: Store, request: AnyRequest, ref: Segment, name: Segm
     properties = kept | wanted.property_updates
     after = Namespace(elements=before.elements, properties=properties or UNSET)
     message = f"update properties for namespace '{key}'"
-    _commit(store, branch, at, message, Put(key, with_id(after, str(before.id))))
+    operation = Put(key, with_id(after, str(before.id)))
+    carry_out(lambda: _commit(store, branch, at, message, operation))
     return Response(None)
 
 

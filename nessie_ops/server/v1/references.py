@@ -11,6 +11,7 @@ from nessie_ops.model import Reference, ReferenceType
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
 from nessie_ops.server.filters import read_filter
+from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
@@ -73,7 +74,10 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
     wanted = read_body(request, body, NewReference)
     read_source(store, Query(request).text("sourceRefName"), "sourceRefName")
     target = get_body_hash(store, wanted.hash, "hash", "Target hash")
-    return json_response(to_reference(store.create_reference(wanted.type, wanted.name, target)))
+    return answer(
+        lambda: store.create_reference(wanted.type, wanted.name, target),
+        lambda created: json_response(to_reference(created)),
+    )
 
 
 def _assign(store: VersionStore, request: AnyRequest, ref: str, body: bytes, kind: ReferenceType) -> Response[None]:
@@ -82,14 +86,14 @@ def _assign(store: VersionStore, request: AnyRequest, ref: str, body: bytes, kin
     read_source(store, given.source_name, "name")
     target = get_body_hash(store, given.hash, "hash", "Target hash")
     check_type(store.get_reference(name), kind)
-    store.assign_reference(name, expected, target)
+    carry_out(lambda: store.assign_reference(name, expected, target))
     return Response(None)
 
 
 def _delete(store: VersionStore, request: AnyRequest, ref: str, kind: ReferenceType) -> Response[None]:
     name, expected = read_name(ref), read_expected(store, Query(request))
     check_type(store.get_reference(name), kind)
-    store.delete_reference(name, expected)
+    carry_out(lambda: store.delete_reference(name, expected))
     return Response(None)
 
 
