@@ -179,7 +179,7 @@ async def by_snapshots(lake: Lake, sizes: Sequence[int], seconds: float) -> dict
     """What loads and appends cost, and how long answers are, by number of snapshots."""
     found: dict[int, Row] = {}
     async with connections(lake.side.url) as (connection,):
-        (table,) = await lake.tables(connection, 1)
+        table = await create(connection, await lake.namespace(connection), "table")
         for size in sizes:
             took: list[float] = []
             while table.snapshots < size:
