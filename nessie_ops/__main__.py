@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import typer
 
@@ -20,13 +20,14 @@ def _serve(
     warehouse: str | None,
     allowed_locations: Sequence[str],
     workers: int,
+    s3: Mapping[str, str],
 ) -> None:
     from nessie_ops.server.serve import serve  # here, so that other commands start without a web framework
     from nessie_ops.server.settings import Settings
     from nessie_ops.server.workers import serve_with_workers
 
     settings = Settings.from_env(
-        host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed_locations
+        host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed_locations, s3=s3
     )
     serve(settings) if workers == 1 else serve_with_workers(settings, workers)
 

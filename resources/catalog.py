@@ -39,7 +39,7 @@ class CatalogResource(dg.ConfigurableResource):
         if given:
             return given.rstrip("/")
         settings = self._settings()
-        return ensure_embedded(settings.store, settings.warehouse, settings.allowed_locations)
+        return ensure_embedded(settings.store, settings.warehouse, settings.allowed_locations, settings.s3)
 
     @property
     def client(self) -> NessieClient:

@@ -11,6 +11,7 @@ import pytest
 
 from resources.catalog import CatalogResource
 from resources.spark import EnvironmentSpark, SparkLake
+from tests.buckets import Buckets, moto
 from tests.databases import Databases, MariaDB, PostgresDatabases, PostgreSQL
 
 _OWN = (
@@ -27,13 +28,16 @@ _OWN = (
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees the settings or touches the home of the person who runs it; the cache is shared with them."""
     with pytest.MonkeyPatch.context() as patch:
-        for variable in _OWN:
+        for variable in [*_OWN, *(name for name in os.environ if name.startswith(("AWS_", "NESSIE_OPS_S3_")))]:
             patch.delenv(variable, raising=False)
         home = tmp_path_factory.mktemp("home")
         patch.setenv("NESSIE_OPS_HOME", str(home))
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
         patch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
         patch.setenv("NESSIE_OPS_SPARK_MASTER", "local[2]")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            patch.setenv(variable, str(home / "no-such-file"))
         yield
 
 
@@ -48,6 +52,21 @@ def interruptible() -> None:
 def lake(environment: None) -> SparkLake:
     """Spark on the embedded catalog of the tests' home; its JVM starts at the first session and serves all tests."""
     return SparkLake(pyspark=EnvironmentSpark(), catalog=CatalogResource())
+
+
+@pytest.fixture(scope="session")
+def buckets(environment: None) -> Iterator[Buckets]:
+    """An S3 server that runs until the last test is done."""
+    with moto() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(buckets: Buckets, monkeypatch: pytest.MonkeyPatch) -> Buckets:
+    """The same, with its keys in the environment."""
+    for name, value in buckets.environment.items():
+        monkeypatch.setenv(name, value)
+    return buckets
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.catalog.listing import MAX_NAMES, Names
+from nessie_ops.catalog.stores import AWS, S3
 from nessie_ops.catalog.tables import Change, Loaded
 
-__all__ = ["MAX_NAMES", "Change", "IcebergCatalog", "Loaded", "Names"]
+__all__ = ["AWS", "MAX_NAMES", "S3", "Change", "IcebergCatalog", "Loaded", "Names"]

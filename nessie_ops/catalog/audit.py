@@ -19,6 +19,7 @@ from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand, read_table, read_view
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.presence import Fault, FileFault, TablePresence, WarehouseFiles, size_of
+from nessie_ops.catalog.stores import AWS, S3
 from nessie_ops.errors import BadRequest, MetadataUnavailable
 
 MAX_PROBLEMS = 10_000  # kept to be told in full; more are counted
@@ -41,9 +42,9 @@ class Problem(NamedTuple):
 class Audit:
     """One audit of a warehouse; `counts` says how many files of each kind it has looked at."""
 
-    def __init__(self, warehouse: Warehouse, progress: Progress = lambda what, count: None) -> None:
-        self._metadata = MetadataFiles(warehouse, cache_bytes=0)
-        self._files = WarehouseFiles(warehouse)
+    def __init__(self, warehouse: Warehouse, progress: Progress = lambda what, count: None, s3: S3 = AWS) -> None:
+        self._metadata = MetadataFiles(warehouse, s3, cache_bytes=0)
+        self._files = WarehouseFiles(warehouse, s3)
         self._pool = ThreadPoolExecutor(THREADS, "audit")
         self._map: Any = map if self._files.is_local else self._pool.map
         self._progress = progress

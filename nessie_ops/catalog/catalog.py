@@ -10,6 +10,7 @@ from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.lake import Lake
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.namespaces import Namespaces
+from nessie_ops.catalog.stores import AWS, S3, client_settings
 from nessie_ops.catalog.tables import Tables
 from nessie_ops.catalog.views import Views
 from nessie_ops.model import CommitHash
@@ -33,13 +34,18 @@ class IcebergCatalog:
         warehouse_url: str,
         *,
         allowed_locations: Sequence[str] = (),
+        s3: S3 = AWS,
         clock: Callable[[], datetime] = _utc_now,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        """BadRequest when `warehouse_url` (`file:///path`, `/path`, `s3://bucket/path`) or an allowed one is unsafe."""
+        """BadRequest when `warehouse_url` (`file:///path`, `/path`, `s3://bucket/path`) or an allowed one is unsafe.
+
+        MachineNotReady when one needs a package that is not installed.
+        """
         self.version_store = version_store
         self.warehouse = Warehouse(warehouse_url, allowed_locations)
-        lake = Lake(version_store, MetadataFiles(self.warehouse), clock, new_id)
+        self.client_settings = client_settings(self.warehouse.roots, s3)
+        lake = Lake(version_store, MetadataFiles(self.warehouse, s3), clock, new_id)
         self.namespaces = Namespaces(lake)
         self.tables = Tables(lake)
         self.views = Views(lake)

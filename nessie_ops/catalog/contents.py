@@ -16,6 +16,7 @@ from nessie_ops.catalog.audit import Audit, Problem, Progress
 from nessie_ops.catalog.livefiles import FileKind
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.presence import Fault
+from nessie_ops.catalog.stores import AWS, S3
 from nessie_ops.model import (
     Branch,
     CommitHash,
@@ -73,7 +74,9 @@ class Report(NamedTuple):
     summary: Summary
 
 
-def check_contents(versions: VersionStore, warehouse: Warehouse, names: Sequence[str], progress: Progress) -> Report:
+def check_contents(
+    versions: VersionStore, warehouse: Warehouse, names: Sequence[str], progress: Progress, s3: S3 = AWS
+) -> Report:
     """Audit the references `names` (none: all branches and tags); ReferenceNotFound."""
     commits: dict[CommitHash, list[str]] = {}
     for reference in _list_references(versions, names):
@@ -82,7 +85,7 @@ def check_contents(versions: VersionStore, warehouse: Warehouse, names: Sequence
     suspects: set[ContentKey] = set()
     heads: Counter[ContentType] = Counter()
     skipped: dict[ContentType, set[object]] = {}
-    with Audit(warehouse, progress) as audit:
+    with Audit(warehouse, progress, s3) as audit:
         for key, content in _list_contents(versions, list(commits)):
             if not isinstance(content, IcebergTable | IcebergView):
                 skipped.setdefault(content.type, set()).add(content.id)

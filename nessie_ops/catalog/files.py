@@ -16,11 +16,11 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable
 
-import fsspec
 import msgspec
 
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.catalog.outlines import Check
+from nessie_ops.catalog.stores import AWS, S3, FileSystem, check_scheme
 from nessie_ops.errors import BadRequest, MetadataUnavailable
 from nessie_ops.store import Cache
 
@@ -39,8 +39,12 @@ _log = logging.getLogger(__name__)
 class MetadataFiles:
     """The metadata files of one warehouse."""
 
-    def __init__(self, warehouse: Warehouse, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, warehouse: Warehouse, s3: S3 = AWS, *, cache_bytes: int = CACHE_BYTES) -> None:
+        """MachineNotReady, BadRequest when nothing here reads the kind of file system that a place is in."""
+        for root in warehouse.roots:
+            check_scheme(root, "warehouse" if root == warehouse.location else "allowed-location")
         self.warehouse = warehouse
+        self.s3 = s3
         self._cache = Cache(cache_bytes)
 
     def read(self, location: str, check: Check) -> bytes:
@@ -95,8 +99,7 @@ class MetadataFiles:
             if location.startswith(_LOCAL):
                 _write_local(*_follow_links(location, self.warehouse), packed)
             else:
-                fs, path = fsspec.url_to_fs(location)
-                fs.pipe_file(path, packed, mode="create")
+                FileSystem(location, self.s3).create(packed)
         except BadRequest:
             raise
         except Exception as error:
@@ -124,17 +127,17 @@ class MetadataFiles:
         """Delete a file that no commit names.  A failure is only logged: the garbage collector finds the file."""
         try:
             location = self.warehouse.check(location, FIELD)
-            fs, path = fsspec.url_to_fs(location)
-            fs.rm_file(_follow_links(location, self.warehouse)[0] if location.startswith(_LOCAL) else path)
+            if location.startswith(_LOCAL):
+                os.unlink(_follow_links(location, self.warehouse)[0])
+            else:
+                FileSystem(location, self.s3).remove()
         except Exception as error:
             _log.warning("could not delete the unused metadata file %s: %s", location, error)
 
     def _fetch(self, location: str) -> bytes:
         if location.startswith(_LOCAL):
             return _read_local(_follow_links(location, self.warehouse)[0])
-        fs, path = fsspec.url_to_fs(location)
-        raw: bytes = fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)
-        return raw
+        return FileSystem(location, self.s3).read(MAX_METADATA_BYTES + 1)
 
 
 def _follow_links(location: str, warehouse: Warehouse, field: str = FIELD) -> tuple[str, str]:

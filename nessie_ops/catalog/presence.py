@@ -13,9 +13,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import fsspec
-
 from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.catalog.stores import AWS, S3, open_file_system
 
 ASKED_FIRST = 32  # files of a table asked for one by one before its folder is listed, 1,000 names a request
 ASKED_SHARE = 10  # and at least one in so many of the table's: 16 threads ask for 800 files while 10,000 are listed
@@ -53,9 +52,8 @@ class Place(NamedTuple):
 class WarehouseFiles:
     """The files of one warehouse and the places allowed besides, by location; may be used by many threads."""
 
-    def __init__(self, warehouse: Warehouse) -> None:
-        # What a file system remembers of folders may be old, and is never forgotten.
-        self._places = {f"{root}/": fsspec.url_to_fs(root, use_listings_cache=False)[0] for root in warehouse.roots}
+    def __init__(self, warehouse: Warehouse, s3: S3 = AWS) -> None:
+        self._places = {f"{root}/": open_file_system(root, s3) for root in warehouse.roots}
         self._names = ", ".join(warehouse.roots)
         self.is_local = all(root.startswith(_LOCAL) for root in self._places)
 

@@ -51,6 +51,7 @@ from nessie_ops.catalog.pyiceberg_requests import (
     to_texts,
 )
 from nessie_ops.catalog.sharing import Lease
+from nessie_ops.catalog.stores import S3
 from nessie_ops.catalog.tables import Loaded
 from nessie_ops.errors import BadRequest, NamespaceNotFound
 from nessie_ops.model import CommitHash, ContentKey, ReferenceSpec
@@ -64,6 +65,7 @@ T = TypeVar("T", bound=Table)
 log = logging.getLogger("nessie_ops.catalog")
 
 REF = "ref"
+_S3 = {"endpoint": "s3.endpoint", "region": "s3.region", "path_style": "s3.path-style-access"}
 _DEFAULT_FORMAT = TableProperties.DEFAULT_FORMAT_VERSION
 
 
@@ -88,7 +90,10 @@ class NessieOpsCatalog(Catalog):
                 raise BadRequest("uri: this is a server's address; use type=rest for it, or name a store.")
             self._lease = Lease(uri)
             try:
-                self._catalog = IcebergCatalog(self._lease.store, warehouse, allowed_locations=allowed_locations())
+                s3 = S3.from_env({field: properties.get(name, "") for field, name in _S3.items()})
+                self._catalog = IcebergCatalog(
+                    self._lease.store, warehouse, allowed_locations=allowed_locations(), s3=s3
+                )
                 self._ref = self._checked(properties.get(REF))
             except BaseException:
                 self._lease.close()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nessie_ops.catalog import S3
 from nessie_ops.catalog.contents import Report, check_contents
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.cli.connection import AsJson, StoreUrl
@@ -50,7 +51,7 @@ def content(
     """
     places = Warehouse(warehouse or warehouse_url(get_home()), allowed_location or allowed_locations())
     with open_versions(store) as versions:
-        report = check_contents(versions, places, ref or (), Progress())
+        report = check_contents(versions, places, ref or (), Progress(), S3.from_env())
     if as_json:
         print_json({"findings": report.findings, "summary": report.summary})
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Protocol
 
 import typer
@@ -20,6 +20,7 @@ class Serve(Protocol):
         warehouse: str | None,
         allowed_locations: Sequence[str],
         workers: int,
+        s3: Mapping[str, str],
     ) -> None: ...
 
 
@@ -49,9 +50,23 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             int,
             typer.Option(help="Processes that share port and store.", min=1, max=64, envvar="NESSIE_OPS_WORKERS"),
         ] = 1,
+        s3_endpoint: Annotated[
+            str, typer.Option(help="Where S3 is, unless it is that of AWS. Keys: AWS_ACCESS_KEY_ID, ...", metavar="URL")
+        ] = "",
+        s3_region: Annotated[str, typer.Option(help="Region of the bucket.")] = "",
+        s3_path_style: Annotated[
+            bool, typer.Option("--s3-path-style", help="Name the bucket in the path, not in the host.")
+        ] = False,
     ) -> None:
         """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
-        allowed = allowed_location or ()
-        serve(host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed, workers=workers)
+        serve(
+            host=host,
+            port=port,
+            store=store,
+            warehouse=warehouse,
+            allowed_locations=allowed_location or (),
+            workers=workers,
+            s3={"endpoint": s3_endpoint, "region": s3_region, "path_style": "true" if s3_path_style else ""},
+        )
 
     return command

@@ -75,7 +75,9 @@ def open_app(settings: Settings) -> tuple[ASGIApp, VersionStore]:
     """The application over the store and warehouse of `settings`; the caller closes the version store."""
     store = VersionStore.open(settings.store)
     try:
-        catalog = IcebergCatalog(store, settings.warehouse, allowed_locations=settings.allowed_locations)
+        catalog = IcebergCatalog(
+            store, settings.warehouse, allowed_locations=settings.allowed_locations, s3=settings.s3
+        )
         return create_app(store, catalog, settings), store
     except BaseException:
         store.close()

@@ -1,6 +1,6 @@
 """The server inside this process, for programs that are given no server.
 
-One server per process and (store, warehouse, allowed locations), on a free port of 127.0.0.1, in a daemon
+One server per process and (store, warehouse, allowed locations, way to S3), on a free port of 127.0.0.1, in a daemon
 thread: it ends with the process and shares nothing but the store with those of other processes.  It is never stopped
 earlier, because Spark sessions hold its address.  After a fork the child starts its own.
 """
@@ -13,6 +13,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from nessie_ops.catalog import AWS, S3
 from nessie_ops.errors import StoreUnavailable
 from nessie_ops.server.app import open_app
 from nessie_ops.server.serve import base_uri_of, bind, make_server
@@ -27,18 +28,20 @@ class _Running(NamedTuple):
 
 
 _lock = threading.Lock()
-_running: dict[tuple[str, str, tuple[str, ...]], _Running] = {}
+_running: dict[tuple[str, str, tuple[str, ...], S3], _Running] = {}
 
 
-def ensure_embedded(store_url: str, warehouse_url: str, allowed_locations: tuple[str, ...] = ()) -> str:
+def ensure_embedded(store_url: str, warehouse_url: str, allowed_locations: tuple[str, ...] = (), s3: S3 = AWS) -> str:
     """The base URI of this process's server over a store and a warehouse, started if need be.
 
     It answers requests when this returns.  Raises what opening the store raises.
     """
     with _lock:
-        key = (store_url, warehouse_url, allowed_locations)
+        key = (store_url, warehouse_url, allowed_locations, s3)
         if key not in _running:
-            settings = Settings(store=store_url, warehouse=warehouse_url, allowed_locations=allowed_locations, port=0)
+            settings = Settings(
+                store=store_url, warehouse=warehouse_url, allowed_locations=allowed_locations, s3=s3, port=0
+            )
             _running[key] = _start(settings)
         return _running[key].base_uri
 

@@ -102,6 +102,7 @@ def _answer(request: AnyRequest, settings: Settings, catalog: IcebergCatalog, re
             "warehouse": catalog.warehouse.location,
             "rest-page-size": str(PAGE_SIZE),
             "rest-metrics-reporting-enabled": "false",
+            **catalog.client_settings,
         },
         "overrides": {
             "uri": f"{base}iceberg/",

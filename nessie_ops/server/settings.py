@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import msgspec
 
+from nessie_ops.catalog import AWS, S3
+from nessie_ops.catalog.stores import NOTHING
 from nessie_ops.errors import BadRequest
 from nessie_ops.runtime.home import allowed_locations as locations_in
 from nessie_ops.runtime.home import get_home, store_url, warehouse_url
@@ -30,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = DEFAULT_PORT
     allowed_locations: tuple[str, ...] = ()
     key_lifetime_s: int = DEFAULT_KEY_LIFETIME_S  # how long the answer to a request with an Idempotency-Key is kept
+    s3: S3 = AWS
 
     @classmethod
     def from_env(
@@ -40,11 +43,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         host: str | None = None,
         port: int | None = None,
         allowed_locations: Sequence[str] = (),
+        s3: Mapping[str, str] = NOTHING,
         env: Mapping[str, str] = os.environ,
     ) -> Settings:
         """Given values first, then `NESSIE_OPS_STORE`, `_WAREHOUSE`, `_HOST`, `_PORT` and `_ALLOWED_LOCATIONS`.
 
-        Then the home's, and no further locations.  `NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME` is read here alone.
+        Then the home's, and no further locations.  `NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME` is read here alone.  `s3`
+        gives fields of the settings of S3, whose variables begin with `NESSIE_OPS_S3_`.
         """
         text = str(port) if port is not None else env.get("NESSIE_OPS_PORT") or str(DEFAULT_PORT)
         if not (text.isascii() and text.isdecimal() and int(text) < 65536):
@@ -56,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             port=int(text),
             allowed_locations=tuple(allowed_locations) or locations_in(env),
             key_lifetime_s=_read_lifetime(env.get("NESSIE_OPS_IDEMPOTENCY_KEY_LIFETIME")),
+            s3=S3.from_env(s3, env),
         )
 
 

@@ -143,10 +143,12 @@ def test_serve_passes_on_what_is_given() -> None:
 
     words = ["serve", "--host", "0.0.0.0", "--port", "1", "--store", "s", "--warehouse", "w", "--workers", "3"]
     words += ["--allowed-location", "s3://a", "--allowed-location", "/b"]
+    words += ["--s3-endpoint", "http://e", "--s3-region", "r", "--s3-path-style"]
     CliRunner().invoke(build_app(serve), words, catch_exceptions=False)
     CliRunner().invoke(build_app(serve), ["serve"], catch_exceptions=False)
-    given = {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3}
-    nothing = {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1}
+    s3 = {"endpoint": "http://e", "region": "r", "path_style": "true"}
+    given = {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3, "s3": s3}
+    nothing = {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1, "s3": dict.fromkeys(s3, "")}
     assert seen == [{**given, "allowed_locations": ["s3://a", "/b"]}, {**nothing, "allowed_locations": ()}]
 
 

@@ -6,13 +6,14 @@ import errno
 import os
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from nessie_ops.catalog import files as files_module
 from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.locations import Warehouse
+from nessie_ops.catalog.stores import FileSystem
 from nessie_ops.errors import BadRequest, MetadataUnavailable
+from tests.buckets import Buckets
 
 UUID = "0b9f5b8e-6c0c-4a8e-8a39-6a8f3c1d2e4f"
 
@@ -21,11 +22,19 @@ def check_nothing(_raw: bytes, _name: str, _warehouse: Warehouse) -> None:
     """A check that refuses nothing."""
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "s3"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> MetadataFiles:
-    """On the local disk, and on a file system that is reached through fsspec alone."""
+    """On the local disk, and on file systems that are reached through fsspec alone."""
+    if request.param == "s3":
+        aws: Buckets = request.getfixturevalue("aws")
+        return MetadataFiles(Warehouse(f"s3a://{aws.create()}/wh"), aws.settings)
     url = tmp_path.as_uri() if request.param == "file" else f"memory://bucket/{tmp_path.name}"
     return MetadataFiles(Warehouse(url))
+
+
+def again(files: MetadataFiles, **options: int) -> MetadataFiles:
+    """The same files, with a cache of its own."""
+    return MetadataFiles(files.warehouse, files.s3, **options)
 
 
 @pytest.fixture
@@ -33,32 +42,30 @@ def location(files: MetadataFiles) -> str:
     return f"{files.warehouse.location}/db/t/metadata/00000-{UUID}.metadata.json"
 
 
-def stored(location: str) -> bytes:
-    fs, path = fsspec.url_to_fs(location)
-    content: bytes = fs.cat_file(path)
-    return content
+def stored(files: MetadataFiles, location: str) -> bytes:
+    return FileSystem(location, files.s3).read(10_000)
 
 
 def test_round_trip(files: MetadataFiles, location: str) -> None:
     files.write(location, b"{}", check_nothing)
     assert files.read(location, check_nothing) == b"{}"
-    assert stored(location) == b"{}"
-    assert MetadataFiles(files.warehouse).read(location, check_nothing) == b"{}"
+    assert stored(files, location) == b"{}"
+    assert again(files).read(location, check_nothing) == b"{}"
 
 
 def test_compressed(files: MetadataFiles) -> None:
     location = f"{files.warehouse.location}/t/metadata/00000-a.gz.metadata.json"
     data = b'{"a": "' + b"x" * 2000 + b'"}'
     files.write(location, data, check_nothing)
-    assert len(stored(location)) < 200
-    assert MetadataFiles(files.warehouse).read(location, check_nothing) == data
+    assert len(stored(files, location)) < 200
+    assert again(files).read(location, check_nothing) == data
 
 
 def test_never_overwritten(files: MetadataFiles, location: str) -> None:
     files.write(location, b"first", check_nothing)
     with pytest.raises(MetadataUnavailable):
         files.write(location, b"second", check_nothing)
-    assert stored(location) == b"first"
+    assert stored(files, location) == b"first"
 
 
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +91,7 @@ def test_discard(files: MetadataFiles, location: str) -> None:
     files.write(location, b"{}", check_nothing)
     files.discard(location)
     with pytest.raises(FileNotFoundError):
-        stored(location)
+        stored(files, location)
     files.discard(location)  # what is gone is no error
 
 
@@ -98,7 +105,7 @@ def test_only_in_the_warehouse(files: MetadataFiles) -> None:
 
 def test_a_second_read_needs_no_file(files: MetadataFiles, location: str) -> None:
     files.write(location, b"{}", check_nothing)
-    other = MetadataFiles(files.warehouse)
+    other = again(files)
     other.read(location, check_nothing)
     other.discard(location)
     assert other.read(location, check_nothing) == b"{}"
@@ -109,7 +116,7 @@ def test_a_second_read_needs_no_file(files: MetadataFiles, location: str) -> Non
 def test_a_name_that_may_be_used_again_is_read_again(files: MetadataFiles) -> None:
     """Other catalogs number their files: dropped and created again, a table has another `v1.metadata.json`."""
     location = f"{files.warehouse.location}/t/metadata/v1.metadata.json"
-    reader = MetadataFiles(files.warehouse)
+    reader = again(files)
     for data in (b'{"a": 1}', b'{"a": 2}'):
         files.write(location, data, check_nothing)
         assert reader.read(location, check_nothing) == data
@@ -121,11 +128,11 @@ def test_damaged(files: MetadataFiles, location: str, damage: bytes) -> None:
     """What is not JSON is never sent to a client as if it were."""
     files.write(location, damage, check_nothing)
     with pytest.raises(MetadataUnavailable, match="is damaged"):
-        MetadataFiles(files.warehouse).read(location, check_nothing)
+        again(files).read(location, check_nothing)
 
 
 def test_the_cache_is_bounded(files: MetadataFiles, location: str) -> None:
-    small = MetadataFiles(files.warehouse, cache_bytes=1000)
+    small = again(files, cache_bytes=1000)
     small.write(location, b"x" * 2000, check_nothing)
     small.discard(location)
     with pytest.raises(MetadataUnavailable):

@@ -13,20 +13,21 @@ from pathlib import Path
 class Served:
     """A server process over a warehouse in a folder, and over the database there, or another one."""
 
-    def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
+    def __init__(self, folder: Path, *options: str, store: str | None = None, **environment: str) -> None:
         """Start it; the base URI is known when this returns."""
         store, warehouse = store or f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
+        self.store = store
         handle, errors = tempfile.mkstemp(prefix="errors-", dir=folder)
         self._errors = Path(errors)  # not a pipe: nobody would read it while the server writes
         command = [sys.executable, "-m", "nessie_ops", "serve", "--port", "0", *options]
         with os.fdopen(handle, "w") as file:
             self.process = subprocess.Popen(
-                [*command, "--store", store, "--warehouse", warehouse],
+                [*command, "--store", store, "--warehouse", environment.get("NESSIE_OPS_WAREHOUSE", warehouse)],
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
                 cwd=Path(__file__).parents[2],
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

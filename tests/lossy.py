@@ -1,0 +1,46 @@
+"""An HTTP proxy that passes requests on and loses answers: the sender never learns what became of its request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+
+
+@contextmanager
+def losing(target: str, loses: Callable[[str], bool]) -> Iterator[str]:
+    """The URL of a proxy of `target` that loses the answers to those requests of whose method `loses` is true."""
+    with httpx.Client() as upstream:
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                answer = upstream.request(self.command, target + self.path, headers=dict(self.headers), content=body)
+                self.close_connection = True
+                if loses(self.command):
+                    return
+                self.send_response(answer.status_code)
+                for name, value in answer.headers.items():
+                    if name not in ("connection", "transfer-encoding"):
+                        self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                """Nobody reads it."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            server.server_close()
