@@ -27,7 +27,8 @@ from nessie_ops.store import Store, once
 
 T = TypeVar("T")
 HEADER = b"idempotency-key"
-_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_WORD = re.compile(r"[!-~]{1,255}")
 # What was decided about a request, as opposed to why it was not looked at, or may not have been done.
 _FINAL = (*range(200, 300), 400, 403, 404, 409, 422)
 # By POST, and yet nothing is written.
@@ -137,11 +138,15 @@ def _read_key(path: str, keys: list[bytes]) -> bytes:
     if path.startswith("/api/v2/subscribers"):
         raise BadRequest("Idempotency-Key: is not understood for subscribers; leave it out.")
     text = keys[0].decode("latin-1").strip()
-    if len(keys) > 1 or not _UUID7.fullmatch(text):
-        raise BadRequest(
-            "Idempotency-Key: must be one UUID of version 7, such as 017f22e2-79b0-7cc3-98c4-dc0c0c07398f."
-        )
-    return UUID(text).bytes
+    if len(keys) > 1:
+        raise BadRequest("Idempotency-Key: must be sent once.")
+    if _UUID.fullmatch(text):
+        return UUID(text).bytes
+    if path.startswith("/iceberg/"):
+        raise BadRequest("Idempotency-Key: must be a UUID, such as 017f22e2-79b0-7cc3-98c4-dc0c0c07398f.")
+    if not _WORD.fullmatch(text):
+        raise BadRequest("Idempotency-Key: must be 1 to 255 visible ASCII characters, best a UUID.")
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _digest(scope: Scope, pieces: Iterable[bytes]) -> bytes:
