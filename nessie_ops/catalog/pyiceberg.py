@@ -209,7 +209,7 @@ class NessieOpsCatalog(Catalog):
             to_ref, target = self._target(to_identifier, ref)
             ref = one_ref([ref, to_ref], self._opened.default_branch, "to_identifier")
             self._opened.tables.rename(ref, source, target)
-        return self.load_table(to_identifier)
+        return self.on(ref).load_table(to_identifier)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -222,14 +222,14 @@ class NessieOpsCatalog(Catalog):
         )
 
     def commit_tables(self, transactions: Sequence[Transaction]) -> None:
-        """Commit open transactions of several tables of this catalog as one commit, all or none.
+        """Commit open transactions of several tables as one commit, all or none, on the branch that they are on.
 
         CommitFailedException when one of the tables has changed; then nothing is committed, and the files that
         the transactions wrote are left to the garbage collection.
         """
         tables = [transaction._table for transaction in transactions]
         with pyiceberg_errors():
-            targets = [self._target(table.name()) for table in tables]
+            targets = [self._owner(table)._target(table.name()) for table in tables]
             refs = [ref for ref, _ in targets] or [self._ref]
             changes = [
                 to_change(key, requirements_of(transaction), transaction._updates)
@@ -344,6 +344,13 @@ class NessieOpsCatalog(Catalog):
         *namespace, name = self._long_enough(identifier)
         ref, name = select_ref(default_ref or self._ref, name)
         return ref, ContentKey.of(*namespace, name)
+
+    def _owner(self, table: Table) -> NessieOpsCatalog:
+        """The catalog that `table` was loaded from, whose reference is its own; BadRequest when it has another store."""
+        owner = table.catalog
+        if not isinstance(owner, NessieOpsCatalog) or owner._lease.store is not self._lease.store:
+            raise BadRequest(f"transactions: {'.'.join(table.name())} is a table of another catalog.")
+        return owner
 
     def _long_enough(self, identifier: str | Identifier) -> Identifier:
         elements = self.identifier_to_tuple(identifier)

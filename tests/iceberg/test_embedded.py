@@ -220,6 +220,29 @@ def test_one_outdated_table_stops_them_all(catalog: NessieOpsCatalog, table: Tab
     assert ids(catalog.load_table("db.t")) == [1, 3]
 
 
+def test_tables_are_committed_where_they_were_loaded(catalog: NessieOpsCatalog, table: Table, tmp_path: Path) -> None:
+    """Whoever's `commit_tables` is called, a transaction changes the branch that its table is on."""
+    create_reference(catalog, ReferenceType.BRANCH, "run/7")
+    there = catalog.on("run/7").load_table("db.t")
+    change = there.transaction()
+    change.append(rows(2))
+    with pytest.raises(BadRequestError, match=r"transactions: .* names main, run/7"):
+        catalog.commit_tables([table.transaction(), change])
+    catalog.commit_tables([change])
+    assert (ids(catalog.load_table("db.t")), ids(catalog.load_table("db.t@run/7"))) == ([1], [1, 2])
+    with NessieOpsCatalog("other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{tmp_path}/other") as other:
+        with pytest.raises(BadRequestError, match="transactions: db.t is a table of another catalog"):
+            other.commit_tables([table.transaction()])
+
+
+def test_a_renamed_table_is_the_answer_on_its_own_branch(catalog: NessieOpsCatalog, table: Table) -> None:
+    create_reference(catalog, ReferenceType.BRANCH, "run/7")
+    renamed = catalog.rename_table("db.t@run/7", "db.u")
+    renamed.append(rows(2))
+    assert ids(catalog.load_table("db.u@run/7")) == [1, 2]
+    assert not catalog.table_exists("db.u")
+
+
 def test_a_table_twice_is_refused(catalog: NessieOpsCatalog, table: Table) -> None:
     with pytest.raises(BadRequestError, match="only once"):
         catalog.commit_tables([table.transaction(), table.transaction()])
