@@ -18,6 +18,7 @@
     │   ├── MergeConflict                                    also carries the merge result
     │   ├── NameTaken                                        a table, view or namespace has this name already
     │   └── CommitFailed                                     a table or view changed since it was read
+    │       └── Overtaken                                    between this write's own reading and writing
     ├── StoreUnavailable          503 SERVICE_UNAVAILABLE    nothing was written; try again
     ├── OutcomeUnknown            504 UNKNOWN                the answer to a write was lost; look before repeating it
     ├── MetadataUnavailable       500 UNKNOWN                a metadata file is missing or cannot be read
@@ -127,6 +128,10 @@ class NameTaken(ReferenceConflict):
 
 class CommitFailed(ReferenceConflict):
     pass
+
+
+class Overtaken(CommitFailed):
+    """Another commit changed what this one changes, between its reading and its writing."""
 
 
 class StoreUnavailable(NessieOpsError):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,13 +20,14 @@ from nessie_ops.catalog.locations import folder_name
 from nessie_ops.catalog.outlines import Check
 from nessie_ops.errors import (
     BadRequest,
-    CommitFailed,
     NamespaceNotEmpty,
     NamespaceNotFound,
     NameTaken,
     NessieOpsError,
     OutcomeUnknown,
+    Overtaken,
     ReferenceConflict,
+    ReferenceNotFound,
 )
 from nessie_ops.model import (
     Branch,
@@ -44,6 +47,10 @@ from nessie_ops.versioning.versionstore import VersionStore
 ANONYMOUS = NewCommit(message="")
 """Commit meta that leaves everything, also the message, to the catalog."""
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_TRIES = 8  # each of a table leaves a metadata file, if only for a moment
+
 _KINDS = {
     ContentType.ICEBERG_TABLE: "table",
     ContentType.ICEBERG_VIEW: "view",
@@ -51,6 +58,24 @@ _KINDS = {
     ContentType.UDF: "function",
     ContentType.DELTA_LAKE_TABLE: "Delta Lake table",
 }
+
+
+def again_when_overtaken(write: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A method that reads the head of a branch and commits, tried anew while others commit between the two.
+
+    What its caller wants is compared with the new head then: its requirements decide, not who came first.
+    """
+
+    @wraps(write)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for _ in range(_TRIES - 1):
+            try:
+                return write(*args, **kwargs)
+            except Overtaken:
+                continue
+        return write(*args, **kwargs)
+
+    return call
 
 
 class Lake:
@@ -134,6 +159,8 @@ class Lake:
                 self.store.commit(branch.name, branch.hash, full, operations)
         except ReferenceConflict as conflict:
             raise explain(conflict) from conflict
+        except ReferenceNotFound as gone:  # the branch was deleted, or set to another commit
+            raise Overtaken(gone.message) from gone
 
     @contextmanager
     def new_files(self) -> Iterator[Callable[[str, bytes, Check], None]]:
@@ -188,5 +215,5 @@ def explain(conflict: ReferenceConflict) -> NessieOpsError:
             return NamespaceNotFound(conflict.message, key)
     if (key := kinds.get(ConflictType.NAMESPACE_NOT_EMPTY)) is not None:
         return NamespaceNotEmpty(f"Namespace is not empty: {key}", key)
-    kind_of_error = NameTaken if ConflictType.KEY_EXISTS in kinds else CommitFailed
+    kind_of_error = NameTaken if ConflictType.KEY_EXISTS in kinds else Overtaken
     return kind_of_error(conflict.message, conflict.conflicts)

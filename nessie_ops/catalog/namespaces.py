@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nessie_ops.catalog.lake import ANONYMOUS, Lake, ancestors, require_namespace
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, again_when_overtaken, ancestors, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import CommitHash, ContentKey, ContentType, Delete, Namespace, NewCommit, Put
@@ -61,12 +61,14 @@ class Namespaces:
         self._lake.commit(branch, f"create namespace {key}", [Put(key, content)], meta, created)
         return created
 
+    @again_when_overtaken
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Delete an empty namespace; NamespaceNotFound, NamespaceNotEmpty."""
         branch = self._lake.get_branch(ref)
         self.require(branch.hash, key)
         self._lake.commit(branch, f"drop namespace {key}", [Delete(key)], meta)
 
+    @again_when_overtaken
     def update(
         self,
         ref: str,

@@ -346,7 +346,7 @@ class NessieOpsCatalog(Catalog):
         return ref, ContentKey.of(*namespace, name)
 
     def _owner(self, table: Table) -> NessieOpsCatalog:
-        """The catalog that `table` was loaded from, whose reference is its own; BadRequest when it has another store."""
+        """The catalog that `table` was loaded from, at its reference; BadRequest when that has another store."""
         owner = table.catalog
         if not isinstance(owner, NessieOpsCatalog) or owner._lease.store is not self._lease.store:
             raise BadRequest(f"transactions: {'.'.join(table.name())} is a table of another catalog.")

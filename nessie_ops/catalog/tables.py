@@ -1,8 +1,9 @@
 """Tables: create, load, commit, drop, rename and register Iceberg tables at any reference.
 
 A write builds new metadata from the branch's head, writes the metadata file, and commits the pointer
-with that head as the expected hash: a table that changed meanwhile is a CommitFailed, and writers of
-different tables do not disturb each other.  Dropped tables leave their files to the garbage collection.
+with that head as the expected hash.  When the table changed meanwhile, it begins anew, so what the client
+requires of the table decides; writers of different tables do not disturb each other.  Dropped tables leave
+their files to the garbage collection.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, again_when_overtaken, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.messages import describe
 from nessie_ops.catalog.metadata import (
@@ -133,6 +134,7 @@ class Tables:
             return Loaded(None, planned.loaded.metadata)
         return self._write_one(branch, planned, meta)
 
+    @again_when_overtaken
     def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:
         """Apply changes to one or more tables in one commit, all or none; the tables afterwards, in order.
 
@@ -148,6 +150,7 @@ class Tables:
         planned = [self._plan_change(branch.hash, change, found.get(change.key)) for change in changes]
         return self._write(branch, planned, meta)
 
+    @again_when_overtaken
     def register(
         self, ref: str, key: ContentKey, metadata_location: str, *, overwrite: bool = False, meta: NewCommit = ANONYMOUS
     ) -> Loaded:
@@ -179,12 +182,14 @@ class Tables:
         self._lake.commit(branch, message, [put], meta, registered)
         return registered
 
+    @again_when_overtaken
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Remove a table from a branch; other references keep it, and its files stay.  NoSuchTable."""
         branch = self._lake.get_branch(ref)
         require_table(self._lake.get(branch.hash, key), key)
         self._lake.commit(branch, f"drop table {key}", [Delete(key)], meta)
 
+    @again_when_overtaken
     def rename(self, ref: str, source: ContentKey, target: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Give a table another name or namespace; its files stay.  NoSuchTable, NameTaken, NamespaceNotFound."""
         branch = self._lake.get_branch(ref)

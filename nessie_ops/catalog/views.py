@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from nessie_ops.catalog.lake import ANONYMOUS, Lake, missing, require_namespace
+from nessie_ops.catalog.lake import ANONYMOUS, Lake, again_when_overtaken, missing, require_namespace
 from nessie_ops.catalog.listing import MAX_NAMES, Names, list_children
 from nessie_ops.catalog.metadata import metadata_location
 from nessie_ops.catalog.outlines import check_view, folders_of
@@ -60,6 +60,7 @@ class Views:
         metadata = new_view(location, self._lake.new_id(), request.schema, request.view_version, properties)
         return self._write(branch, key, metadata, None, UNSET, f"create view {key}", meta)
 
+    @again_when_overtaken
     def commit(self, ref: str, change: Change, meta: NewCommit = ANONYMOUS) -> Loaded:
         """Apply updates, such as a new version; the view afterwards.  CommitFailed, NoSuchView, BadRequest."""
         branch, key = self._lake.get_branch(ref), change.key
@@ -93,12 +94,14 @@ class Views:
         self._lake.commit(branch, f"register view {key} from {location}", [Put(key, content)], meta, registered)
         return registered
 
+    @again_when_overtaken
     def drop(self, ref: str, key: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Remove a view from a branch; NoSuchView."""
         branch = self._lake.get_branch(ref)
         require_view(self._lake.get(branch.hash, key), key)
         self._lake.commit(branch, f"drop view {key}", [Delete(key)], meta)
 
+    @again_when_overtaken
     def rename(self, ref: str, source: ContentKey, target: ContentKey, meta: NewCommit = ANONYMOUS) -> None:
         """Give a view another name or namespace.  NoSuchView, NameTaken, NamespaceNotFound."""
         branch = self._lake.get_branch(ref)

@@ -1,9 +1,10 @@
-"""Many writers on one branch: of different tables they do not disturb each other, of one table none is lost."""
+"""Many writers on one branch: of different tables they do not disturb each other; of one, none is lost or refused in vain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import httpx
@@ -12,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 
 from nessie_ops.client import NessieClient
+from tests.iceberg.helpers import Json
 
 Connect = Callable[[str], Catalog]
 
@@ -104,3 +106,50 @@ def test_one_name_is_created_once(http: httpx.Client, nessie: NessieClient, name
     assert codes == [200] + [409] * (WRITERS - 1)
     messages = [entry.commit_meta.message for entry in nessie.list_log(nessie.get_reference("main").hash, limit=2)]
     assert messages == [f"create table {namespace}.t", f"create namespace {namespace}"]
+
+
+def in_parallel(*requests: Callable[[], httpx.Response]) -> list[int]:
+    """The status codes of requests that begin at the same time."""
+    start = Barrier(len(requests))
+
+    def send(request: Callable[[], httpx.Response]) -> int:
+        start.wait()
+        return request().status_code
+
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(send, requests))
+
+
+def set_property(http: httpx.Client, address: str, name: str) -> Callable[[], httpx.Response]:
+    return lambda: http.post(address, json={"updates": [{"action": "set-properties", "updates": {name: "x"}}]})
+
+
+def test_changes_whose_requirements_hold_are_all_made(http: httpx.Client, db: str, table: Json) -> None:
+    names = [f"p{n}" for n in range(WRITERS)]
+    assert in_parallel(*(set_property(http, f"{db}/tables/t", name) for name in names)) == [200] * WRITERS
+    properties = http.get(f"{db}/tables/t").json()["metadata"]["properties"]
+    assert set(names) <= properties.keys()
+    location = table["metadata-location"].removeprefix("file://")
+    assert len(list(Path(location).parent.iterdir())) == 1 + WRITERS, "files of lost races stay"
+
+
+def test_properties_of_a_namespace_are_all_set(http: httpx.Client, db: str) -> None:
+    def update(name: str) -> Callable[[], httpx.Response]:
+        return lambda: http.post(f"{db}/properties", json={"updates": {name: "x"}})
+
+    names = [f"p{n}" for n in range(WRITERS)]
+    assert in_parallel(*map(update, names)) == [200] * WRITERS
+    assert set(names) <= http.get(db).json()["properties"].keys()
+
+
+def test_a_rename_and_a_drop_take_the_table_as_it_is(http: httpx.Client, db: str, namespace: str, table: Json) -> None:
+    target = {"namespace": [namespace], "name": "u"}
+    rename = {"source": {**target, "name": "t"}, "destination": target}
+    # Who is late does not find the table.
+    changes = [set_property(http, f"{db}/tables/t", f"p{n}") for n in range(WRITERS - 1)]
+    first, *others = in_parallel(lambda: http.post("/v1/main/tables/rename", json=rename), *changes)
+    assert (first, set(others) <= {200, 404}) == (204, True)
+    changes = [set_property(http, f"{db}/tables/u", f"p{n}") for n in range(WRITERS - 1)]
+    first, *others = in_parallel(lambda: http.delete(f"{db}/tables/u"), *changes)
+    assert (first, set(others) <= {200, 404}) == (204, True)
+    assert http.head(f"{db}/tables/u").status_code == 404

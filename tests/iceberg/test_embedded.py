@@ -230,9 +230,11 @@ def test_tables_are_committed_where_they_were_loaded(catalog: NessieOpsCatalog, 
         catalog.commit_tables([table.transaction(), change])
     catalog.commit_tables([change])
     assert (ids(catalog.load_table("db.t")), ids(catalog.load_table("db.t@run/7"))) == ([1], [1, 2])
-    with NessieOpsCatalog("other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{tmp_path}/other") as other:
-        with pytest.raises(BadRequestError, match="transactions: db.t is a table of another catalog"):
-            other.commit_tables([table.transaction()])
+    with (
+        NessieOpsCatalog("other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"{tmp_path}/other") as other,
+        pytest.raises(BadRequestError, match=r"transactions: db\.t is a table of another catalog"),
+    ):
+        other.commit_tables([table.transaction()])
 
 
 def test_a_renamed_table_is_the_answer_on_its_own_branch(catalog: NessieOpsCatalog, table: Table) -> None:
