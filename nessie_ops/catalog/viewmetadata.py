@@ -13,7 +13,10 @@ from uuid import UUID
 
 from nessie_ops.catalog.requests import Json
 from nessie_ops.catalog.schemas import check_schema, same_schema
+from nessie_ops.catalog.shapes import AssertTableUuid, check_shape
+from nessie_ops.catalog.structure import without_nulls
 from nessie_ops.catalog.tablemetadata import MAX_FORMAT_VERSION
+from nessie_ops.catalog.viewshapes import ViewVersion
 from nessie_ops.errors import BadRequest, CommitFailed
 
 FORMAT_VERSION = 1
@@ -49,7 +52,8 @@ def check_view_requirements(metadata: Json, requirements: Sequence[Json], name: 
     for i, requirement in enumerate(requirements):
         if requirement.get("type") != "assert-view-uuid":
             raise BadRequest(f"requirements[{i}].type: '{str(requirement.get('type'))[:80]}' is unknown for a view.")
-        if str(requirement.get("uuid")).lower() != metadata["view-uuid"].lower():
+        check_shape(requirement, AssertTableUuid, f"requirements[{i}]")
+        if str(requirement["uuid"]).lower() != metadata["view-uuid"].lower():
             raise CommitFailed(f"View {name}: its UUID is {metadata['view-uuid']}, not {requirement.get('uuid')}.")
 
 
@@ -74,6 +78,7 @@ class _Editor:
         self._now_ms = now_ms
         self._last_schema = self._last_version = LAST_ADDED
         self._version_ids: dict[int, int] = {}  # id that the client proposed -> id that it got
+        self._schema_ids: dict[int, int] = {}
         self._rules: dict[str, Callable[[Json, str], None]] = {
             "assign-uuid": self._assign_uuid,
             "upgrade-format-version": self._upgrade,
@@ -116,6 +121,8 @@ class _Editor:
         known = {item["schema-id"]: item for item in self._view["schemas"]}
         same = next((n for n, item in known.items() if same_schema(item, schema)), None)
         self._last_schema = max(known, default=-1) + 1 if same is None else same
+        if schema.get("schema-id") is not None:
+            self._schema_ids[schema["schema-id"]] = self._last_schema
         if same is None:
             self._view["schemas"].append({**schema, "schema-id": self._last_schema})
 
@@ -149,16 +156,14 @@ class _Editor:
     def _parse_version(self, given: Any, field: str) -> Json:
         if not isinstance(given, dict):
             raise BadRequest(f"{field}: must be an object.")
-        version: Json = {"summary": {}, **given}
-        _integer(version, "timestamp-ms", field)
-        _integer(version, "version-id", field)
-        schema_id = _integer(version, "schema-id", field)
-        version["schema-id"] = self._last_schema if schema_id == LAST_ADDED else schema_id
+        version: Json = {"summary": {}, **without_nulls(given)}
+        check_shape(version, ViewVersion, field)
+        wanted = version["schema-id"]
+        # As in tables, clients name a schema of the same commit by the id that they proposed for it.
+        version["schema-id"] = self._last_schema if wanted == LAST_ADDED else self._schema_ids.get(wanted, wanted)
         if not any(schema["schema-id"] == version["schema-id"] for schema in self._view["schemas"]):
             raise BadRequest(f"{field}.schema-id: the view has no schema {version['schema-id']}.")
-        if not isinstance(version.get("default-namespace"), list):
-            raise BadRequest(f"{field}.default-namespace: must be a list of names.")
-        _check_representations(version.get("representations"), f"{field}.representations")
+        _check_dialects_differ(version["representations"], f"{field}.representations")
         return version
 
     def _set_current(self, update: Json, field: str) -> None:
@@ -205,15 +210,10 @@ def _parse_schema(given: Any, field: str) -> Json:
     return {**given, "type": "struct"}
 
 
-def _check_representations(given: Any, field: str) -> None:
-    if not isinstance(given, list) or not given:
-        raise BadRequest(f"{field}: must be a list with at least one SQL text.")
+def _check_dialects_differ(given: list[Json], field: str) -> None:
     dialects: set[str] = set()
     for i, item in enumerate(given):
-        if not isinstance(item, dict) or item.get("type") != "sql":
-            raise BadRequest(f"{field}[{i}].type: must be 'sql'.")
-        _text(item, "sql", f"{field}[{i}]")
-        dialect = _text(item, "dialect", f"{field}[{i}]").lower()
+        dialect = item["dialect"].lower()
         if dialect in dialects:
             raise BadRequest(f"{field}[{i}].dialect: '{dialect[:80]}' is given twice.")
         dialects.add(dialect)

@@ -15,6 +15,7 @@ from nessie_ops.catalog.outlines import check_view, folders_of
 from nessie_ops.catalog.requests import CreateView, Json
 from nessie_ops.catalog.tables import Change, Loaded
 from nessie_ops.catalog.viewmetadata import apply_view_updates, check_view_requirements, new_view
+from nessie_ops.catalog.viewshapes import check_view_metadata
 from nessie_ops.errors import BadRequest, MetadataUnavailable, NoSuchView
 from nessie_ops.model import (
     Branch,
@@ -86,6 +87,7 @@ class Views:
             raw = self._lake.files.read_foreign(location)
             check_view(raw, location, self._lake.files.warehouse)
             metadata: Json = msgspec.json.decode(raw, type=Json)
+            check_view_metadata(metadata, "metadata-location")
             apply_view_updates(metadata, (), now_ms=0)
             content = _content_of(metadata, location, UNSET)
         except (MetadataUnavailable, msgspec.DecodeError, KeyError, TypeError) as error:

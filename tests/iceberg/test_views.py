@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from nessie_ops.catalog.viewmetadata import apply_view_updates, check_view_requirements, new_view
 from nessie_ops.errors import BadRequest, CommitFailed
+from tests.iceberg.helpers import kind_of
+from tests.iceberg.sites import Site
 
 Json = dict[str, Any]
 UUID_1 = "00000000-0000-4000-8000-000000000001"
@@ -68,6 +74,19 @@ def test_ids_are_given_by_the_catalog() -> None:
     assert [v["representations"][0]["sql"] for v in view["versions"]] == ["SELECT 1", "SELECT 2", "SELECT 3"]
 
 
+def test_a_schema_is_named_by_its_proposed_id() -> None:
+    add_schema = {"action": "add-schema", "schema": {**WIDER, "schema-id": 0}}
+    view = after(new(), add_schema, add("SELECT 2", schema_id=0), USE)
+    assert [v["schema-id"] for v in view["versions"]] == [0, 1]
+
+
+def test_nulls_are_left_out() -> None:
+    """As absent fields: readers take them for values of a wrong type."""
+    given = {**version("SELECT 2"), "summary": None, "default-catalog": None}
+    view = after(new(), {"action": "add-view-version", "view-version": given}, USE)
+    assert (view["versions"][1]["summary"], "default-catalog" in view["versions"][1]) == ({}, False)
+
+
 def test_the_same_is_stored_once() -> None:
     view = after(new(), add("SELECT 2"), USE)
     add_schema = {"action": "add-schema", "schema": {**SCHEMA, "schema-id": 8}}
@@ -112,6 +131,8 @@ def test_requirements() -> None:
         check_view_requirements(new(), [{"type": "assert-view-uuid", "uuid": UUID_1[:-1] + "2"}], "db.v")
     with pytest.raises(BadRequest, match=r"requirements\[0\]"):
         check_view_requirements(new(), [{"type": "assert-create"}], "db.v")
+    with pytest.raises(BadRequest, match=r"requirements\[0\]\.uuid"):
+        check_view_requirements(new(), [{"type": "assert-view-uuid", "uuid": "x"}], "db.v")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +156,12 @@ def test_requirements() -> None:
         ({"action": "set-current-view-version", "view-version-id": 9}, "no version 9"),
         ({"action": "set-current-view-version", "view-version-id": True}, "integer"),
         ({"action": "set-properties", "updates": {"version.history.num-entries": "0"}}, "num-entries"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "summary": 5}}, r"view-version\.summary"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "summary": {"a": 1}}}, "summary"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "default-namespace": [1]}}, "namespace"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "default-catalog": 5}}, "default-catalog"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "timestamp-ms": -1}}, "timestamp-ms"),
+        ({"action": "add-view-version", "view-version": {**version("x"), "version-id": 2**40}}, "version-id"),
     ],
 )
 def test_senseless_updates(update: Json, part: str) -> None:
@@ -171,3 +198,33 @@ def test_over_http(http: httpx.Client, namespace: str) -> None:
     table_file = http.post(f"{db}/tables", json={"name": "t", "schema": SCHEMA}).json()["metadata-location"]
     wrong = http.post(f"{db}/register-view", json={"name": "x", "metadata-location": table_file})
     assert wrong.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        (("format-version",), 99),
+        (("view-uuid",), "abc"),
+        (("version-log", 0), {"version-id": 1}),
+        (("schemas", 0, "fields"), 5),
+        (("schemas", 0, "fields", 0, "type"), "nonsense"),
+        (("versions", 0, "schema-id"), 77),
+        (("versions", 0, "summary"), 5),
+        (("versions", 0, "default-namespace"), None),
+        (("versions", 0, "representations"), []),
+        (("versions", 0, "representations", 0), {"type": "sql", "dialect": "spark"}),
+    ],
+)
+def test_what_readers_cannot_read_is_not_registered(site: Site, part: tuple[str | int, ...], wrong: object) -> None:
+    place = Path(site.view["metadata-location"].removeprefix("file://")).with_name(f"{uuid4()}.metadata.json")
+    metadata = copy.deepcopy(site.view["metadata"])
+    holder: Any = metadata
+    for step in part[:-1]:
+        holder = holder[step]
+    holder[part[-1]] = wrong
+    place.write_text(json.dumps(metadata))
+    body = {"name": "registered", "metadata-location": place.as_uri()}
+    answer = site.http.post("/namespaces/db/register-view", json=body)
+    assert kind_of(answer) == (400, "BadRequestException")
+    assert "metadata" in answer.json()["error"]["message"]
+    assert site.http.head("/namespaces/db/views/registered").status_code == 404
