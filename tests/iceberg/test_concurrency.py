@@ -1,4 +1,4 @@
-"""Many writers on one branch: of different tables none disturbs another, of one table none is lost or refused in vain."""
+"""Many writers on one branch: of different tables none disturbs another; of one, none is lost or refused in vain."""
 
 from __future__ import annotations
 
