@@ -36,6 +36,11 @@ _GZIP_WINDOW = zlib.MAX_WBITS | 16
 _log = logging.getLogger(__name__)
 
 
+def is_immutable(location: str) -> bool:
+    """Whether the metadata file at `location` is always the same: another catalog's may be written anew."""
+    return _NEVER_REUSED.search(location) is not None
+
+
 class MetadataFiles:
     """The metadata files of one warehouse."""
 
@@ -59,7 +64,7 @@ class MetadataFiles:
         data = self.read_foreign(location)
         _check_json(data, location)
         check(data, location, self.warehouse)
-        if _NEVER_REUSED.search(location):
+        if is_immutable(location):
             self._cache.put((check, location), data, len(data))
         return data
 
@@ -71,7 +76,7 @@ class MetadataFiles:
         made = self._cache.get((check, location, form))
         if made is None:
             made = make(self.read(location, check))
-            if _NEVER_REUSED.search(location):
+            if is_immutable(location):
                 self._cache.put((check, location, form), made, len(made))
         return bytes(made)
 

@@ -9,7 +9,7 @@ import msgspec
 from litestar import Response
 from litestar.datastructures import ETag
 
-from nessie_ops.catalog import Loaded, Names
+from nessie_ops.catalog import Loaded, Names, is_immutable
 from nessie_ops.model import ContentKey
 from nessie_ops.server.iceberg_requests import Page, next_token
 from nessie_ops.server.problems import AnyRequest
@@ -27,13 +27,19 @@ def loaded_response(loaded: Loaded) -> Response[bytes]:
 def table_response(loaded: Loaded, snapshots: str = ALL) -> Response[bytes]:
     """A table, with the tag by which a client asks later whether it has changed."""
     answer = loaded_response(loaded)
-    if loaded.metadata_location:
-        answer.set_etag(make_etag(loaded.metadata_location, snapshots))
+    tag = make_etag(loaded.metadata_location, snapshots) if loaded.metadata_location else None
+    if tag:
+        answer.set_etag(tag)
     return answer
 
 
-def make_etag(metadata_location: str, snapshots: str) -> ETag:
-    """The tag of a table's metadata with these `snapshots`; weak, since an answer may be packed or not."""
+def make_etag(metadata_location: str, snapshots: str) -> ETag | None:
+    """The tag of a table's metadata with these `snapshots`; weak, since an answer may be packed or not.
+
+    None for a file that may be written anew, since the tag is made of its name alone.
+    """
+    if not is_immutable(metadata_location):
+        return None
     return ETag(value=hashlib.sha256(f"{snapshots} {metadata_location}".encode()).hexdigest()[:32], weak=True)
 
 

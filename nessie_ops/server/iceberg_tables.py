@@ -54,7 +54,7 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         target = get_target(request, catalog, "table")
         location = tables.find(target.ref, target.key)
         tag = make_etag(location, snapshots)
-        if is_known(request, tag):
+        if tag and is_known(request, tag):
             return not_modified(tag)
         return table_response(tables.read(location, all_snapshots=snapshots == ALL), snapshots)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -92,6 +94,17 @@ class TestEntityTags:
             f"{db}/tables", json={"name": "s", "schema": {"type": "struct", "fields": []}, "stage-create": True}
         )
         assert "etag" not in staged.headers
+
+    def test_none_for_a_file_that_may_be_written_anew(self, http: httpx.Client, db: str, table: Json) -> None:
+        """As other catalogs do with the files of a table that is dropped and created again."""
+        place = Path(table["metadata-location"].removeprefix("file://")).with_name("v1.metadata.json")
+        place.write_text(json.dumps(table["metadata"]))
+        body = {"name": "other", "metadata-location": place.as_uri()}
+        assert "etag" not in http.post(f"{db}/register", json=body).headers
+        changed = {**table["metadata"], "properties": {**table["metadata"]["properties"], "a": "1"}}
+        place.write_text(json.dumps(changed))
+        answer = http.get(f"{db}/tables/other", headers={"If-None-Match": "*"})
+        assert (answer.json()["metadata"], "etag" in answer.headers) == (changed, False)
 
     def test_equal_on_branches_that_have_the_same_table(
         self, http: httpx.Client, db: str, table: Json, namespace: str, new_branch: Callable[[], str]
