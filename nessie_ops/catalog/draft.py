@@ -8,6 +8,7 @@ TableMetadata.Builder.  Knows no single update.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from nessie_ops.catalog.layouts import FIRST_PARTITION_FIELD, check_fields
@@ -27,7 +28,17 @@ _LISTS = (
     "partition-statistics",
 )
 _KEPT_FILES = "write.metadata.previous-versions-max"
+_CODEC = "write.metadata.compression-codec"
+_CODECS = ("none", "gzip")
 _DEFAULT_KEPT_FILES = 100  # Iceberg's default
+
+
+def check_settings(given: Mapping[str, str]) -> None:
+    """BadRequest when properties that are to be set hold what no later commit could be made with."""
+    if not re.fullmatch(r"-?[0-9]{1,9}", given.get(_KEPT_FILES, "1")):
+        raise BadRequest(f"properties.{_KEPT_FILES}: '{given[_KEPT_FILES][:20]}' is not a number.")
+    if given.get(_CODEC, "none").lower() not in _CODECS:
+        raise BadRequest(f"properties.{_CODEC}: '{given[_CODEC][:20]}' is unknown; use {' or '.join(_CODECS)}.")
 
 
 class Draft:
@@ -149,8 +160,7 @@ class Draft:
 
     def _log_file(self, location: str, timestamp_ms: int) -> None:
         text = self.json["properties"].get(_KEPT_FILES, str(_DEFAULT_KEPT_FILES))
-        if not re.fullmatch(r"-?[0-9]{1,9}", text):
-            raise BadRequest(f"properties.{_KEPT_FILES}: '{text[:20]}' is not a number.")
+        check_settings({_KEPT_FILES: text})
         log = [*self.json["metadata-log"], {"metadata-file": location, "timestamp-ms": timestamp_ms}]
         self.json["metadata-log"] = log[-max(1, int(text)) :]
 

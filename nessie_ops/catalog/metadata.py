@@ -18,6 +18,7 @@ from nessie_ops.catalog.layouts import check_fields, check_names, with_field_ids
 from nessie_ops.catalog.requests import CreateTable, Json
 from nessie_ops.catalog.schemas import check_schema, fresh_ids
 from nessie_ops.catalog.shapes import check_shape
+from nessie_ops.catalog.structure import FORMAT_VERSION
 from nessie_ops.catalog.tablemetadata import DEFAULT_FORMAT_VERSION, TableMetadata, check_format_version
 from nessie_ops.catalog.updates import create_from_updates, parse_updates
 from nessie_ops.errors import BadRequest
@@ -25,7 +26,6 @@ from nessie_ops.model import IcebergTable
 
 NO_SNAPSHOT = -1
 GC_ENABLED = "gc.enabled"
-FORMAT_VERSION = "format-version"  # of a request to create a table; not a property of the table
 DELETE_AFTER_COMMIT = "write.metadata.delete-after-commit.enabled"
 _GUARDED = {GC_ENABLED, DELETE_AFTER_COMMIT}
 

@@ -151,8 +151,15 @@ def _check_place(place: Nested, version: int, field: str) -> None:
         raise BadRequest(
             f"{field}: the type {kind} needs format version {_NEW_TYPES_VERSION}; the table has {version}."
         )
-    if kind == "unknown" and place.holder.get("required"):
+    if kind == "unknown" and _is_required(place):
         raise BadRequest(f"{field}: a field of type unknown cannot be required.")
+
+
+def _is_required(place: Nested) -> bool:
+    if "name" in place.holder:
+        return bool(place.holder.get("required"))
+    part = place.name.rpartition(".")[2]
+    return part == "key" or bool(place.holder.get(f"{part}-required"))
 
 
 def _check_defaults(place: Nested, model: Schema, version: int, field: str) -> None:

@@ -6,10 +6,11 @@ catalog's to give, what is equal is stored once, and what is removed already sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from uuid import UUID
 
-from nessie_ops.catalog.draft import LAST_ADDED, Draft
+from nessie_ops.catalog.draft import LAST_ADDED, Draft, check_settings
 from nessie_ops.catalog.layouts import check_fields, check_names, same_order, same_spec, with_field_ids
 from nessie_ops.catalog.schemas import check_schema, highest_id, same_schema
 from nessie_ops.catalog.shapes import Json
@@ -18,6 +19,7 @@ from nessie_ops.errors import BadRequest
 
 Rule = Callable[[Draft, Json, str], None]
 _KEYS_VERSION = 3
+FORMAT_VERSION = "format-version"  # set as a property, it is what the table becomes and no property of it
 
 
 def _assign_uuid(draft: Draft, update: Json, field: str) -> None:
@@ -138,8 +140,14 @@ def _set_location(draft: Draft, update: Json, field: str) -> None:
 
 
 def _set_properties(draft: Draft, update: Json, field: str) -> None:
-    draft.json["properties"].update(update["updates"])
-    draft.changed |= bool(update["updates"])
+    given = dict(update["updates"])
+    version = given.pop(FORMAT_VERSION, None)
+    if version is not None:  # as Iceberg's own clients understand it
+        number = int(version) if re.fullmatch(r"[0-9]{1,9}", version) else version
+        _upgrade(draft, {FORMAT_VERSION: number}, f"{field}.updates")
+    check_settings(given)
+    draft.json["properties"].update(given)
+    draft.changed |= bool(given)
 
 
 def _remove_properties(draft: Draft, update: Json, field: str) -> None:

@@ -76,6 +76,13 @@ class TestStructure:
     def test_a_senseless_bound_of_the_metadata_log(self, text: str) -> None:
         senseless = update("set-properties", updates={"write.metadata.previous-versions-max": text})
         assert "previous-versions-max" in refusal(new(), senseless)
+        with pytest.raises(BadRequest, match="previous-versions-max"):
+            new(properties={"write.metadata.previous-versions-max": text})
+
+    def test_an_unknown_compression_of_metadata(self) -> None:
+        """Iceberg's Java library could not write such a table."""
+        senseless = update("set-properties", updates={"write.metadata.compression-codec": "zstd"})
+        assert "compression-codec: 'zstd' is unknown; use none or gzip" in refusal(new(), senseless)
 
     def test_several_sources(self) -> None:
         several = {"source-ids": [1, 3], "transform": "bucket2[8]", "name": "both"}

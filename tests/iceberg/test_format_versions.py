@@ -33,6 +33,10 @@ from tests.iceberg.tables import (
 )
 
 
+def unknown_map(key: str, value: str) -> Json:
+    return {"type": "map", "key-id": 2, "key": key, "value-id": 3, "value": value, "value-required": True}
+
+
 class TestVersions:
     @every_version
     def test_create(self, version: int) -> None:
@@ -49,6 +53,14 @@ class TestVersions:
     def test_others_are_refused(self, text: str) -> None:
         with pytest.raises(BadRequest, match="format-version"):
             new(2, properties={"format-version": text})
+
+    def test_a_property_is_an_upgrade(self) -> None:
+        """`SET TBLPROPERTIES ('format-version' = '3')`, which not every client turns into an update of its own."""
+        table = after(new(2), update("set-properties", updates={"format-version": "3", "a": "b"}))
+        assert (table.format_version, table.properties.get("a"), table.json["next-row-id"]) == (3, "b", 0)
+        assert "format-version" not in table.properties
+        for text in ("1", "4", "x", "", "9" * 40):
+            assert "format-version" in refusal(new(2), update("set-properties", updates={"format-version": text}))
 
     @pytest.mark.parametrize(("old", "new_version"), [(1, 2), (1, 3), (2, 3)])
     def test_upgrade(self, old: int, new_version: int) -> None:
@@ -224,6 +236,9 @@ class TestTypes:
             {"type": "struct"},
             {"type": "list", "fields": []},
             schema(field(1, "a", "unknown", required=True)),
+            schema(field(1, "a", {"type": "list", "element-id": 2, "element": "unknown", "element-required": True})),
+            schema(field(1, "a", unknown_map(key="unknown", value="long"))),
+            schema(field(1, "a", unknown_map(key="long", value="unknown"))),
         ],
     )
     def test_senseless_schemas(self, wrong: Json) -> None:
