@@ -56,6 +56,7 @@ from nessie_ops.catalog.tables import Loaded
 from nessie_ops.errors import BadRequest, NamespaceNotFound
 from nessie_ops.model import CommitHash, ContentKey, ReferenceSpec
 from nessie_ops.runtime.home import allowed_locations, get_home, store_url, warehouse_url
+from nessie_ops.runtime.structs import prepare_structs
 from nessie_ops.versioning.versionstore import VersionStore
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class NessieOpsCatalog(Catalog):
         uri = properties.get("uri") or os.environ.get("NESSIE_OPS_STORE") or store_url(get_home())
         warehouse = properties.get("warehouse") or os.environ.get("NESSIE_OPS_WAREHOUSE") or warehouse_url(get_home())
         self._is_derived = False
+        prepare_structs()
         with pyiceberg_errors():
             if uri.startswith(("http:", "https:")):
                 raise BadRequest("uri: this is a server's address; use type=rest for it, or name a store.")

@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.errors import StoreUnavailable
 from nessie_ops.events import Webhooks
+from nessie_ops.runtime.structs import prepare_structs
 from nessie_ops.server import openapi
 from nessie_ops.server.encodings import Encodings
 from nessie_ops.server.iceberg import iceberg_router
@@ -52,6 +53,7 @@ def answer_unrouted(request: AnyRequest, error: HTTPException) -> Response[bytes
 
 def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
     """The application.  It opens and closes nothing: the version store is the caller's."""
+    prepare_structs()
     live, webhooks = Live(version_store), Webhooks(version_store)
     routers = nessie_router(), nessie_v1_router(), iceberg_router(iceberg_catalog)
     app = Litestar(
