@@ -6,16 +6,19 @@ webserver and the steps of a run are different processes, each with its own embe
 
 import os
 import threading
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import dagster as dg
+import httpx
 
 from nessie_ops.client import NessieClient
+from nessie_ops.errors import StoreUnavailable
 from nessie_ops.runtime.home import store_url, to_folder, warehouse_url
 from nessie_ops.server.embedded import ensure_embedded
 from nessie_ops.server.settings import Settings
 
 COMMIT_RETRIES = 20  # of Iceberg's optimistic commits to one table of one branch; its 4 are few for parallel writers
+CONFIG_TIMEOUT_S = 30
 
 _lock = threading.Lock()
 _clients: dict[tuple[str, int], NessieClient] = {}  # by base URI and process
@@ -50,6 +53,18 @@ class CatalogResource(dg.ConfigurableResource):
                 _clients[key] = NessieClient(key[0])
             return _clients[key]
 
+    def is_on_s3(self) -> bool:
+        """Whether the warehouse, or one of the embedded server's allowed locations, is on S3.
+
+        StoreUnavailable when a given server does not tell.
+        """
+        if given := self._given_uri():
+            places = [_warehouse_of(given.rstrip("/"))]
+        else:
+            settings = self._settings()
+            places = [settings.warehouse, *settings.allowed_locations]
+        return any(place.startswith(("s3://", "s3a://", "s3n://")) for place in places)
+
     def spark_conf(self, alias: str, ref: str) -> dict[str, str]:
         """Spark settings that make the tables at `ref` (a reference specification) the catalog `alias`."""
         catalog = f"spark.sql.catalog.{alias}"
@@ -72,3 +87,13 @@ class CatalogResource(dg.ConfigurableResource):
             return Settings.from_env()
         home = to_folder("home", self.home)
         return Settings(store=store_url(home), warehouse=warehouse_url(home))
+
+
+def _warehouse_of(base_uri: str) -> str:
+    is_here = urlsplit(base_uri).hostname in ("127.0.0.1", "localhost", "::1")
+    uri = f"{base_uri}/iceberg/v1/config"
+    try:
+        config = httpx.get(uri, timeout=CONFIG_TIMEOUT_S, trust_env=not is_here).raise_for_status().json()
+        return str(config["defaults"]["warehouse"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        raise StoreUnavailable(f"{uri} does not tell where tables are: {error!r}") from error

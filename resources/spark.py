@@ -4,17 +4,19 @@ Where Spark runs is the environment's decision and changes no asset:
 
     NESSIE_OPS_SPARK_MASTER   `local[*]` by default; `spark://host:port`, `yarn`, `k8s://...`: a driver in client mode
     NESSIE_OPS_SPARK_CONF     a JSON object of Spark settings, which win over all others
+    NESSIE_OPS_SPARK_S3       `true`: with the AWS libraries also when the catalog is not on S3
     SPARK_REMOTE              `sc://host:port`: Spark Connect; its server has the Iceberg jar and extensions
 
-The environment is read, Java found and the jar fetched when the first session is asked for, never at import.
+The environment is read, Java found and jars fetched when the first session is asked for, never at import.
 """
 
 import json
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -25,10 +27,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from nessie_ops.catalog.stores import parse_switch
 from nessie_ops.errors import BadRequest
 from nessie_ops.runtime import jvm
 from nessie_ops.runtime.cds import archive_options
-from nessie_ops.runtime.jars import ensure_jar
+from nessie_ops.runtime.jars import ICEBERG_AWS, ensure_jar
 from nessie_ops.runtime.java import find_java
 from resources.catalog import CatalogResource
 from resources.interrupts import cancellable, signals_kept
@@ -40,17 +43,21 @@ _lock = threading.Lock()
 _sessions: dict[int, SparkSession] = {}  # the first session of a process, by its id
 
 
-def spark_config() -> dict[str, str]:
-    """The settings with which the environment wants Spark started.
+def spark_config(further: Sequence[Path] = ()) -> dict[str, str]:
+    """The settings with which the environment wants Spark started; a cluster also gets the jars `further`.
 
     Fetches the Iceberg jar when it is not in the cache.  Raises BadRequest when NESSIE_OPS_SPARK_CONF is no JSON
     object, MachineNotReady when Java or the jar is missing.
     """
     if remote := os.environ.get("SPARK_REMOTE"):
         return {"spark.remote": remote, **_SESSION_SETTINGS, **_overrides()}
-    master, jar = _master(), ensure_jar()
-    settings = jvm.local_settings(jar, archive_options(find_java(), jar)) if _is_local() else jvm.cluster_settings(jar)
-    return {"spark.master": master, "spark.app.name": "nessie-ops", **settings, **_SESSION_SETTINGS, **_overrides()}
+    jar = ensure_jar()
+    if _is_local():
+        settings = jvm.local_settings(jar, archive_options(find_java(), jar))
+    else:
+        settings = jvm.cluster_settings(jar, *further)
+    names = {"spark.master": _master(), "spark.app.name": "nessie-ops"}
+    return {**names, **settings, **_SESSION_SETTINGS, **_overrides()}
 
 
 class EnvironmentSpark(LazyPySparkResource):
@@ -61,11 +68,18 @@ class EnvironmentSpark(LazyPySparkResource):
     @property
     def spark_session(self) -> SparkSession:
         """The first session of this process's Spark, which is started if need be."""
+        return self.start(lambda: False)
+
+    def start(self, is_on_s3: Callable[[], bool]) -> SparkSession:
+        """The same; a Spark that is started now can use S3 if `is_on_s3` or the environment says so."""
         with _lock, signals_kept():
             if os.getpid() not in _sessions:
+                further: list[Path] = []
                 if "SPARK_REMOTE" not in os.environ:
-                    os.environ.update(jvm.environment(find_java(), is_local=_is_local()))
-                settings = {**spark_config(), **self.spark_config}
+                    further = [ensure_jar(ICEBERG_AWS)] if _is_s3_wanted() or is_on_s3() else []
+                    last = further if _is_local() else ()
+                    os.environ.update(jvm.environment(find_java(), is_local=_is_local(), last=last))
+                settings = {**spark_config(further), **self.spark_config}
                 _sessions[os.getpid()] = spark_session_from_config(settings)  # type: ignore[no-untyped-call]
             return _sessions[os.getpid()]
 
@@ -98,7 +112,7 @@ class SparkLake(dg.ConfigurableResource):
                 _close(spark)
 
     def _open(self, ref: str, alias: str) -> SparkSession:
-        spark = _new_session(self.pyspark.spark_session)
+        spark = _new_session(self.pyspark.start(self.catalog.is_on_s3))
         for key, value in self.catalog.spark_conf(alias, ref).items():
             spark.conf.set(key, value)
         spark.sql(f"USE {alias}")
@@ -134,6 +148,10 @@ def _master() -> str:
 def _is_local() -> bool:
     """Whether the driver is the whole of Spark; `local-cluster[...]` starts executors of its own."""
     return re.match(r"local(\[|$)", _master()) is not None
+
+
+def _is_s3_wanted() -> bool:
+    return parse_switch(os.environ.get("NESSIE_OPS_SPARK_S3", ""), "NESSIE_OPS_SPARK_S3")
 
 
 def _overrides() -> dict[str, str]:

@@ -35,6 +35,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DAGSTER_HOME", str(home / "dagster"))
         patch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
         patch.setenv("NESSIE_OPS_SPARK_MASTER", "local[2]")
+        patch.setenv("NESSIE_OPS_SPARK_S3", "true")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             patch.setenv(variable, str(home / "no-such-file"))

@@ -80,7 +80,8 @@ class NessieOpsCatalog(Catalog):
         """Open the catalog at `ref` (a branch, a tag, `branch@hash`; the default branch) of the store `uri`.
 
         `uri` is a SQLAlchemy URL (else `NESSIE_OPS_STORE`, else the home's), `warehouse` the folder or bucket of
-        the tables (else `NESSIE_OPS_WAREHOUSE`, else the home's); other properties are those of PyIceberg's FileIO.
+        the tables (else `NESSIE_OPS_WAREHOUSE`, else the home's); other properties are those of PyIceberg's FileIO,
+        which also learns where S3 is from `NESSIE_OPS_S3_*`.
         """
         super().__init__(name, **properties)
         uri = properties.get("uri") or os.environ.get("NESSIE_OPS_STORE") or store_url(get_home())
@@ -96,6 +97,7 @@ class NessieOpsCatalog(Catalog):
                 self._catalog = IcebergCatalog(
                     self._lease.store, warehouse, allowed_locations=allowed_locations(), s3=s3
                 )
+                self.properties = {**self._catalog.client_settings, **self.properties}
                 self._ref = self._checked(properties.get(REF))
             except BaseException:
                 self._lease.close()

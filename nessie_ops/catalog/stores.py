@@ -98,7 +98,8 @@ def _parse_region(text: str, variable: str) -> str:
     return text
 
 
-def _parse_switch(text: str, variable: str) -> bool:
+def parse_switch(text: str, variable: str) -> bool:
+    """What a variable says that is true or false; empty is false.  BadRequest, which names the variable alone."""
     if text.lower() not in _SWITCH:
         raise BadRequest(f"{variable}: write true or false.")
     return _SWITCH[text.lower()]
@@ -107,7 +108,7 @@ def _parse_switch(text: str, variable: str) -> bool:
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "endpoint": _parse_endpoint,
     "region": _parse_region,
-    "path_style": _parse_switch,
+    "path_style": parse_switch,
 }
 
 

@@ -1,8 +1,8 @@
-"""The Iceberg runtime jar: fetched once, pinned by its checksum, then used without a network.
+"""Iceberg's jars for Spark: fetched once, pinned by their checksums, then used without a network.
 
-It is fetched by Apache Ivy, which is among PySpark's own jars and knows Maven Central.  What is in the cache under
-the pinned name has been verified before it got that name and is verified again at each use, as its 48 MB hash
-in a tenth of a second.  Several processes may fetch at once; each works in a folder of its own.
+They are fetched by Apache Ivy, which is among PySpark's own jars and knows Maven Central.  What is in the cache under
+the pinned name has been verified before it got that name and is verified again at each use, as 48 MB hash in a
+tenth of a second.  Several processes may fetch at once; each works in a folder of its own.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ ICEBERG_RUNTIME = Jar(
     version="1.12.0",
     sha256="3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
     size_bytes=48_309_426,
+)
+ICEBERG_AWS = Jar(  # what Iceberg's S3FileIO needs besides: the AWS libraries; wanted where tables are on S3
+    group="org.apache.iceberg",
+    artifact="iceberg-aws-bundle",
+    version=ICEBERG_RUNTIME.version,
+    sha256="dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
+    size_bytes=69_034_612,
 )
 
 

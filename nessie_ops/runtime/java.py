@@ -28,7 +28,7 @@ _ASKED_MODULE = "--add-modules=jdk.incubator.vector"  # Spark's launcher always 
 # with both, a class-data archive is refused for "shared class paths mismatch".
 _LAUNCHER = """#!/bin/sh
 for a do shift; case "$a" in {module}) continue;;
-  */pyspark/jars/\\*) a=$(printf %s "$a" | sed 's#:[^:]*/slf4j-api-[^:]*\\.jar:#:#');; esac; set -- "$@" "$a"; done
+  */pyspark/jars/\\**) a=$(printf %s "$a" | sed 's#:[^:]*/slf4j-api-[^:]*\\.jar:#:#');; esac; set -- "$@" "$a"; done
 exec {java} "$@"
 """
 

@@ -38,9 +38,10 @@ def local_settings(jar: Path, options: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
-def cluster_settings(jar: Path) -> dict[str, str]:
-    """Spark settings of a driver in client mode; `spark.jars` carries the jar to the executors."""
-    return {"spark.driver.extraClassPath": str(jar), "spark.jars": str(jar), **_common_settings()}
+def cluster_settings(*jars: Path) -> dict[str, str]:
+    """Spark settings of a driver in client mode; `spark.jars` carries the jars to the executors."""
+    names = [str(jar) for jar in jars]
+    return {"spark.driver.extraClassPath": ":".join(names), "spark.jars": ",".join(names), **_common_settings()}
 
 
 def _common_settings() -> dict[str, str]:
@@ -53,9 +54,15 @@ def _common_settings() -> dict[str, str]:
     }
 
 
-def environment(java: Java, *, is_local: bool) -> dict[str, str]:
-    """The variables to set before the JVM starts, so that it is PySpark's own Spark on `java`."""
+def environment(java: Java, *, is_local: bool, last: Sequence[Path] = ()) -> dict[str, str]:
+    """The variables to set before the JVM starts, so that it is PySpark's own Spark on `java`.
+
+    The jars `last` get to the end of the class path, where they may be without harm to the class-data archive.
+    """
     variables = {"JAVA_HOME": str(java.home), "SPARK_HOME": str(spark_jars().parent)}
+    if last:
+        given = os.environ.get("SPARK_DIST_CLASSPATH", "").split(":")
+        variables["SPARK_DIST_CLASSPATH"] = ":".join(dict.fromkeys([*map(str, last), *filter(None, given)]))
     if is_local:
         # An empty folder: a spark-env.sh of the machine has no say, and the class path is the same each time.
         empty = create_cache(get_cache(), "conf") / "conf"

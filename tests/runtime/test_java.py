@@ -70,6 +70,16 @@ def test_java_of_the_package_starts_with_the_module_it_lacks() -> None:
     assert 'version "21' in started.stderr
 
 
+@pytest.mark.parametrize("last", ["", ":/cache/aws.jar"])
+def test_the_second_slf4j_is_dropped(last: str) -> None:
+    """Whatever follows Spark's jars; a class-data archive would be refused with it."""
+    command = [find_java().executable, "-XshowSettings:properties", "-cp"]
+    given = f"/iceberg.jar:/spark/slf4j-api-2.0.17.jar:/conf:/x/pyspark/jars/*{last}"
+    shown = subprocess.run([*command, given, "-version"], capture_output=True, text=True, env={}).stderr
+    assert "/iceberg.jar" in shown and "/conf" in shown and "slf4j" not in shown
+    assert last.removeprefix(":") in shown
+
+
 def test_a_child_process_inherits_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = find_java()
     monkeypatch.setenv("JAVA_HOME", str(launcher.home))

@@ -15,11 +15,28 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from nessie_ops.client import NessieClient
+from nessie_ops.server.embedded import ensure_embedded
+from tests.buckets import Buckets
 from tests.iceberg.contract.helpers import SCHEMA
 from tests.iceberg.deployments import Deployment
 
+S3FS = "pyiceberg.io.fsspec.FsspecFileIO"
 
-@pytest.fixture(params=["file"])
+
+@pytest.fixture(scope="session")
+def s3_deployment(buckets: Buckets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A bucket, of which the server finds the keys in its environment, and each client in its properties."""
+    warehouse = f"s3://{buckets.create()}/warehouse"
+    store_url = f"sqlite:///{tmp_path_factory.mktemp('s3-store')}/catalog.db"
+    keys = {"s3.access-key-id": buckets.key, "s3.secret-access-key": buckets.secret}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in buckets.environment.items():
+            patch.setenv(name, value)
+        base_uri = ensure_embedded(store_url, warehouse, s3=buckets.settings)
+        yield Deployment(warehouse, store_url, base_uri, {**keys, "py-io-impl": S3FS}, keys)
+
+
+@pytest.fixture(params=["file", "s3"])
 def deployment(request: pytest.FixtureRequest) -> Deployment:
     """Each kind of warehouse: what the fixture `<kind>_deployment` gives.  No test here assumes which one it is."""
     found: Deployment = request.getfixturevalue(f"{request.param}_deployment")
