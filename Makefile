@@ -25,6 +25,7 @@ ui: $(STAMP) ## open Dagster's web interface and its daemon on this project
 test: $(STAMP) ## run every test (PYTEST_ARGS="-k name" for some of them)
 	@sh .ci/browser.sh
 	@sh .ci/databases.sh $(VENV)/bin/python
+	@sh .ci/s3.sh
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check style and types

@@ -1,19 +1,24 @@
 """S3 servers that tests start, use and stop.
 
-moto runs in a thread and checks no signature.  A server's secret is a word of its own, so that a test can search for
-it wherever it must not be.
+moto runs in a thread, has STS, and checks no signature; versitygw is a program, and checks them all.  A server's
+secret is a word of its own, so that a test can search for it wherever it must not be.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
+import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nessie_ops.catalog import S3
+from tests.ports import free_port
 
 REGION = "us-east-1"
 _numbers = itertools.count(1)
@@ -67,3 +72,26 @@ def moto() -> Iterator[Buckets]:
         yield Buckets(f"http://{host}:{port}")
     finally:
         server.stop()
+
+
+@contextmanager
+def versitygw(binary: Path, folder: Path) -> Iterator[Buckets]:
+    """versitygw over `folder`."""
+    port = free_port()
+    found = Buckets(f"http://127.0.0.1:{port}")
+    command = [binary, "--access", found.key, "--secret", found.secret, "--region", REGION]
+    command += ["--port", f"127.0.0.1:{port}", "--quiet", "posix", "--nometa", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and not _listens(port):
+            time.sleep(0.02)
+        assert process.poll() is None, f"versitygw ended with {process.returncode}"
+        yield found
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0

@@ -22,8 +22,9 @@ LEFTOVERS = {
     "a test that does not run": r"\bpytest\.(mark\.)?([s]kip|[s]kipif|[x]fail|import[o]rskip)\b",
 }
 STOPWATCH = r"\b(perf_counte[r]|process_tim[e]|timei[t])\b"  # speed is the benchmarks' business, not that of a test
-# Mounting a file system is a right that not every machine gives; the run's summary then names what was left out.
-MAY_LEAVE_OUT = {"small_disk.py"}
+# Mounting a file system is a right, and Go a compiler, that not every machine has; the run's summary then names
+# what was left out.
+MAY_LEAVE_OUT = {"small_disk.py", "honest_buckets.py"}
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from nessie_ops.catalog.access import Access
 from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.lake import Lake
 from nessie_ops.catalog.locations import Warehouse
@@ -49,6 +50,7 @@ class IcebergCatalog:
         self.namespaces = Namespaces(lake)
         self.tables = Tables(lake)
         self.views = Views(lake)
+        self.access = Access(lake, s3)
         self._lake = lake
 
     @property

@@ -34,8 +34,12 @@ _VARIABLES = {  # the first that is set; after ours those of the AWS libraries, 
     "endpoint": ("NESSIE_OPS_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "region": ("NESSIE_OPS_S3_REGION", "AWS_REGION", "AWS_DEFAULT_REGION"),
     "path_style": ("NESSIE_OPS_S3_PATH_STYLE",),
+    "role_arn": ("NESSIE_OPS_S3_ROLE_ARN",),
+    "sts_endpoint": ("NESSIE_OPS_S3_STS_ENDPOINT", "AWS_ENDPOINT_URL_STS"),
+    "remote_signing": ("NESSIE_OPS_S3_REMOTE_SIGNING",),
 }
 _SWITCH = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+_ROLE = re.compile(r"arn:[a-z-]+:iam::[0-9]*:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 _REGION = re.compile(r"[A-Za-z0-9-]{0,64}")
 
 
@@ -45,6 +49,9 @@ class S3(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     region: str = ""
     path_style: bool = False
+    role_arn: str = ""  # whose credentials, narrowed to a table, clients may have; empty: none
+    sts_endpoint: str = ""  # empty: `endpoint`, and without that AWS's
+    remote_signing: bool = False  # whether requests of clients are signed
 
     @classmethod
     def from_env(cls, given: Mapping[str, str] = NOTHING, env: Mapping[str, str] = os.environ) -> S3:
@@ -98,6 +105,12 @@ def _parse_region(text: str, variable: str) -> str:
     return text
 
 
+def _parse_role(text: str, variable: str) -> str:
+    if text and not _ROLE.fullmatch(text):
+        raise BadRequest(f"{variable}: must be the name of a role, such as arn:aws:iam::123456789012:role/lake.")
+    return text
+
+
 def parse_switch(text: str, variable: str) -> bool:
     """What a variable says that is true or false; empty is false.  BadRequest, which names the variable alone."""
     if text.lower() not in _SWITCH:
@@ -109,6 +122,9 @@ _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "endpoint": _parse_endpoint,
     "region": _parse_region,
     "path_style": parse_switch,
+    "role_arn": _parse_role,
+    "sts_endpoint": _parse_endpoint,
+    "remote_signing": parse_switch,
 }
 
 

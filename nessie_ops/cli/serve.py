@@ -7,6 +7,17 @@ from typing import Annotated, Protocol
 
 import typer
 
+S3Endpoint = Annotated[
+    str, typer.Option(help="Where S3 is, unless it is that of AWS. Keys: AWS_ACCESS_KEY_ID, ...", metavar="URL")
+]
+S3Region = Annotated[str, typer.Option(help="Region of the bucket.")]
+S3PathStyle = Annotated[bool, typer.Option("--s3-path-style", help="Name the bucket in the path, not in the host.")]
+S3Role = Annotated[
+    str, typer.Option(help="Role whose credentials, narrowed to one table, clients may have.", metavar="ARN")
+]
+StsEndpoint = Annotated[str, typer.Option(help="Where STS is. Default: that of S3.", metavar="URL")]
+S3Signing = Annotated[bool, typer.Option("--s3-remote-signing", help="Sign requests to S3 for clients without keys.")]
+
 
 class Serve(Protocol):
     """Runs the server until it is told to stop; None and nothing mean the environment's or the default value."""
@@ -50,13 +61,12 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             int,
             typer.Option(help="Processes that share port and store.", min=1, max=64, envvar="NESSIE_OPS_WORKERS"),
         ] = 1,
-        s3_endpoint: Annotated[
-            str, typer.Option(help="Where S3 is, unless it is that of AWS. Keys: AWS_ACCESS_KEY_ID, ...", metavar="URL")
-        ] = "",
-        s3_region: Annotated[str, typer.Option(help="Region of the bucket.")] = "",
-        s3_path_style: Annotated[
-            bool, typer.Option("--s3-path-style", help="Name the bucket in the path, not in the host.")
-        ] = False,
+        s3_endpoint: S3Endpoint = "",
+        s3_region: S3Region = "",
+        s3_path_style: S3PathStyle = False,
+        s3_role_arn: S3Role = "",
+        s3_sts_endpoint: StsEndpoint = "",
+        s3_remote_signing: S3Signing = False,
     ) -> None:
         """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
         serve(
@@ -66,7 +76,18 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             warehouse=warehouse,
             allowed_locations=allowed_location or (),
             workers=workers,
-            s3={"endpoint": s3_endpoint, "region": s3_region, "path_style": "true" if s3_path_style else ""},
+            s3={
+                "endpoint": s3_endpoint,
+                "region": s3_region,
+                "path_style": _switch(s3_path_style),
+                "role_arn": s3_role_arn,
+                "sts_endpoint": s3_sts_endpoint,
+                "remote_signing": _switch(s3_remote_signing),
+            },
         )
 
     return command
+
+
+def _switch(on: bool) -> str:
+    return "true" if on else ""

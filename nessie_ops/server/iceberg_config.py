@@ -31,6 +31,7 @@ ENDPOINTS = [
     f"POST {_NAMESPACE}/tables",
     *(f"{method} {_TABLE}" for method in ("GET", "HEAD", "POST", "DELETE")),
     f"GET {_TABLE}/credentials",
+    f"POST {_TABLE}/sign",
     f"POST {_TABLE}/metrics",
     f"POST {_NAMESPACE}/register",
     "POST /v1/{prefix}/tables/rename",

@@ -147,13 +147,13 @@ def get_choice(request: AnyRequest, name: str, *allowed: str) -> str:
     return str(given[0]).lower()
 
 
-def check_delegation(request: AnyRequest) -> None:
-    """BadRequest unless the client asks for access to files in ways that the protocol knows.  It need not get any."""
-    for way in request.headers.get("x-iceberg-access-delegation", "").split(","):
-        if way.strip().lower() not in ("", *DELEGATIONS):
-            raise BadRequest(
-                f"X-Iceberg-Access-Delegation: '{way.strip()[:80]}' is unknown; use {' or '.join(DELEGATIONS)}."
-            )
+def get_delegations(request: AnyRequest) -> set[str]:
+    """The ways in which the client asks for access to files, which it need not get; BadRequest when one is unknown."""
+    text = request.headers.get("x-iceberg-access-delegation", "")
+    ways = {way.strip().lower() for way in text.split(",")} - {""}
+    for way in sorted(ways.difference(DELEGATIONS)):
+        raise BadRequest(f"X-Iceberg-Access-Delegation: '{way[:80]}' is unknown; use {' or '.join(DELEGATIONS)}.")
+    return ways
 
 
 def read_body(body: bytes, type: type[T]) -> T:

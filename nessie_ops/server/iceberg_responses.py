@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from litestar import Response
@@ -15,20 +17,26 @@ from nessie_ops.server.iceberg_requests import Page, next_token
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.responses import empty, json_response
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 ALL, REFS = "all", "refs"  # the snapshots that an answer holds
 
 
-def loaded_response(loaded: Loaded) -> Response[bytes]:
+def loaded_response(loaded: Loaded, access: Mapping[str, Any] = NOTHING) -> Response[bytes]:
     """A table or view; its metadata goes out as the text that the file holds."""
     location = {"metadata-location": loaded.metadata_location} if loaded.metadata_location else {}
-    return json_response({**location, "metadata": msgspec.Raw(loaded.metadata), "config": {}})
+    return json_response({**location, "metadata": msgspec.Raw(loaded.metadata), "config": {}, **access})
 
 
-def table_response(loaded: Loaded, snapshots: str = ALL) -> Response[bytes]:
-    """A table, with the tag by which a client asks later whether it has changed."""
-    answer = loaded_response(loaded)
+def table_response(loaded: Loaded, snapshots: str = ALL, access: Mapping[str, Any] = NOTHING) -> Response[bytes]:
+    """A table, with the tag by which a client asks later whether it has changed.
+
+    None with `access` to its files: that ends some time, so the client must not keep the answer.
+    """
+    answer = loaded_response(loaded, access)
     tag = make_etag(loaded.metadata_location, snapshots) if loaded.metadata_location else None
-    if tag:
+    if access:
+        answer.set_header("Cache-Control", "no-store")
+    elif tag:
         answer.set_etag(tag)
     return answer
 

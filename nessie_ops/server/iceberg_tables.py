@@ -10,10 +10,10 @@ from litestar.params import RawBody
 from nessie_ops.catalog import MAX_NAMES, Change, IcebergCatalog
 from nessie_ops.catalog.requests import Commit, CommitTransaction, CreateTable, Identifier, Register, Rename
 from nessie_ops.errors import BadRequest, NoSuchTable
+from nessie_ops.server.iceberg_access import access_handlers, add_access, is_offered, offer_access
 from nessie_ops.server.iceberg_metrics import read_report
 from nessie_ops.server.iceberg_requests import (
     body_target,
-    check_delegation,
     get_choice,
     get_meta,
     get_namespace,
@@ -37,11 +37,10 @@ from nessie_ops.server.iceberg_responses import (
 )
 from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.problems import AnyRequest
-from nessie_ops.server.responses import json_response
 
 
 def table_handlers(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
-    return [*_one_table(catalog), *_about_one_table(catalog), *_many_tables(catalog)]
+    return [*_one_table(catalog), *_about_one_table(catalog), *access_handlers(catalog), *_many_tables(catalog)]
 
 
 def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -50,13 +49,14 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     @get("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True)
     def load_table(request: AnyRequest) -> Response[bytes]:
         snapshots = get_choice(request, "snapshots", ALL, REFS)
-        check_delegation(request)
+        has_access = is_offered(request, catalog)
         target = get_target(request, catalog, "table")
         location = tables.find(target.ref, target.key)
         tag = make_etag(location, snapshots)
-        if tag and is_known(request, tag):
+        if tag and not has_access and is_known(request, tag):
             return not_modified(tag)
-        return table_response(tables.read(location, all_snapshots=snapshots == ALL), snapshots)
+        loaded = tables.read(location, all_snapshots=snapshots == ALL)
+        return table_response(loaded, snapshots, offer_access(request, catalog, target, loaded))
 
     @head("/namespaces/{namespace:str}/tables/{table:str}", sync_to_thread=True, status_code=204)
     def check_table(request: AnyRequest) -> None:
@@ -86,15 +86,6 @@ def _one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
 def _about_one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
     tables = catalog.tables
 
-    @get("/namespaces/{namespace:str}/tables/{table:str}/credentials", sync_to_thread=True)
-    def load_credentials(request: AnyRequest) -> Response[bytes]:
-        """None: clients reach the files of the warehouse with what they have."""
-        if "planId" in request.query_params:
-            raise BadRequest("planId: this server plans no scans; leave it out.")
-        target = get_target(request, catalog, "table")
-        tables.find(target.ref, target.key)
-        return json_response({"storage-credentials": []})
-
     @post("/namespaces/{namespace:str}/tables/{table:str}/metrics", sync_to_thread=True, status_code=204)
     def report_metrics(request: AnyRequest, body: RawBody) -> None:
         """Clients may report what a scan or commit cost; nobody here reads it."""
@@ -102,7 +93,7 @@ def _about_one_table(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
         target = get_target(request, catalog, "table")
         tables.find(target.ref, target.key)
 
-    return [load_credentials, report_metrics]
+    return [report_metrics]
 
 
 def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
@@ -118,22 +109,22 @@ def _many_tables(catalog: IcebergCatalog) -> list[HTTPRouteHandler]:
 
     @post("/namespaces/{namespace:str}/tables", sync_to_thread=True)
     def create_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
-        check_delegation(request)
         given = read_body(body, CreateTable)
         target = to_target(request, catalog, get_namespace(request), given.name)
         named = msgspec.structs.replace(given, name=target.key.name)
         namespace, meta = get_namespace(request), get_meta(request)
-        return answer(lambda: tables.create(target.ref, namespace, named, meta), table_response)
+        access = add_access(request, catalog, target)
+        return answer(lambda: tables.create(target.ref, namespace, named, meta), table_response, access)
 
     @post("/namespaces/{namespace:str}/register", sync_to_thread=True)
     def register_table(request: AnyRequest, body: RawBody) -> Response[bytes]:
-        check_delegation(request)
         given = read_body(body, Register)
         target = to_target(request, catalog, get_namespace(request), given.name)
         location, meta = given.metadata_location, get_meta(request)
         return answer(
             lambda: tables.register(target.ref, target.key, location, overwrite=given.overwrite, meta=meta),
             table_response,
+            add_access(request, catalog, target),
         )
 
     @post("/tables/rename", sync_to_thread=True, status_code=204)

@@ -5,6 +5,7 @@ The lane is chosen by the request's method; it follows the request wherever its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -14,6 +15,8 @@ from nessie_ops.server.paths import ASGIApp, Receive, Scope, Send
 
 T = TypeVar("T")
 P = ParamSpec("P")
+# A query for many contents, and a signature that an engine waits for.
+_POSTS_THAT_READ = re.compile(r".*/contents|/iceberg/.*/namespaces/[^/]+/tables/[^/]+/sign")
 _is_writing: ContextVar[bool] = ContextVar("nessie_ops_is_writing", default=False)
 
 
@@ -24,8 +27,11 @@ class Lanes:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A query for many contents is a POST, too.
-        reads = scope["type"] != "http" or scope["method"] in ("GET", "HEAD") or scope["path"].endswith("/contents")
+        reads = (
+            scope["type"] != "http"
+            or scope["method"] in ("GET", "HEAD")
+            or _POSTS_THAT_READ.fullmatch(scope["path"]) is not None
+        )
         token = _is_writing.set(not reads)
         try:
             await self._app(scope, receive, send)

@@ -2,7 +2,8 @@
 
 Invariant: what is sent to a request with a key is what the database holds for the key, or an error that says to try
 again.  An answer of success is recorded by the transaction that did the work (`store.once`); a refusal, and a success
-that had nothing to write, by one of their own, which fails when the key has an answer by then.
+that had nothing to write, by one of their own, which fails when the key has an answer by then.  What ends some time,
+such as credentials, is not recorded: it is added to the first answer and to each repetition, after all transactions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -34,7 +36,7 @@ _FINAL = (*range(200, 300), 400, 403, 404, 409, 422)
 # By POST, and yet nothing is written.
 _READS = re.compile(
     rb"/api/v1/contents|/api/v2/trees/.+/contents|/iceberg/([^/]+/)?v1/oauth/tokens"
-    rb"|/iceberg/([^/]+/)?v1/[^/]+/namespaces/[^/]+/tables/[^/]+/metrics"
+    rb"|/iceberg/([^/]+/)?v1/[^/]+/namespaces/[^/]+/tables/[^/]+/(metrics|sign)"
 )
 
 
@@ -58,16 +60,45 @@ class Answer(NamedTuple):
         kind = [(b"content-type", str(response.media_type).encode())] if response.content else []
         return cls(response.status_code or HTTPStatus.OK, [*kind, *headers], response.content)
 
+    def to_response(self) -> Response[bytes]:
+        headers = {name.decode(): value.decode() for name, value in self.headers}
+        kind = headers.pop("content-type", None)
+        return Response(self.body, status_code=self.status, headers=headers, media_type=kind)
+
     async def send(self, send: Send) -> None:
         size = [] if self.status == HTTPStatus.NO_CONTENT else [(b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": [*self.headers, *size]})
         await send({"type": "http.response.body", "body": self.body})
 
 
-def answer(write: Callable[[], T], render: Callable[[T], Response[bytes]] = json_response) -> Response[bytes]:
-    """What `render` makes of the result of `write`: of the one thing that a handler writes."""
+Complete = Callable[[Answer], Answer]
+"""Adds to an answer of success what must not be recorded; NessieOpsError when it cannot, and then that is answered."""
+
+
+class _Last:
+    """What is still to be done with the answer to the request with a key that is under way."""
+
+    complete: Complete | None = None
+
+
+_last: ContextVar[_Last | None] = ContextVar("nessie_ops_last", default=None)
+
+
+def answer(
+    write: Callable[[], T],
+    render: Callable[[T], Response[bytes]] = json_response,
+    complete: Complete | None = None,
+) -> Response[bytes]:
+    """What `render` makes of the result of `write`, the one thing that a handler writes, and then `complete` of that.
+
+    `complete` is asked once for each time that the answer is sent.
+    """
+    last = _last.get()
+    if last is not None:
+        last.complete = complete  # before `write`, which does not return when the request was answered before
     with answering(render):
-        return render(write())
+        made = render(write())
+    return made if last is not None or complete is None else complete(Answer.of(made)).to_response()
 
 
 def answering(render: Callable[[Any], Response[bytes]]) -> Any:
@@ -102,8 +133,17 @@ class Once:
             if not body.is_abandoned:
                 await self._app(scope, body.receive, send)
             return
-        request = once.KeyedRequest(key, _digest(scope, body.pieces), self._lifetime_us)
-        final = await self._run(scope, body.receive, request)
+        request, last = once.KeyedRequest(key, _digest(scope, body.pieces), self._lifetime_us), _Last()
+        token = _last.set(last)
+        try:
+            final = await self._run(scope, body.receive, request)
+        finally:
+            _last.reset(token)
+        if last.complete is not None and final.status == HTTPStatus.OK:
+            try:
+                final = await in_thread(last.complete, final)
+            except NessieOpsError as error:
+                final = _problem(scope, error)
         await final.send(send)
 
     async def _run(self, scope: Scope, receive: Receive, request: once.KeyedRequest) -> Answer:

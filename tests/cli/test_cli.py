@@ -144,9 +144,11 @@ def test_serve_passes_on_what_is_given() -> None:
     words = ["serve", "--host", "0.0.0.0", "--port", "1", "--store", "s", "--warehouse", "w", "--workers", "3"]
     words += ["--allowed-location", "s3://a", "--allowed-location", "/b"]
     words += ["--s3-endpoint", "http://e", "--s3-region", "r", "--s3-path-style"]
+    words += ["--s3-role-arn", "a", "--s3-sts-endpoint", "http://f", "--s3-remote-signing"]
     CliRunner().invoke(build_app(serve), words, catch_exceptions=False)
     CliRunner().invoke(build_app(serve), ["serve"], catch_exceptions=False)
     s3 = {"endpoint": "http://e", "region": "r", "path_style": "true"}
+    s3 |= {"role_arn": "a", "sts_endpoint": "http://f", "remote_signing": "true"}
     given = {"host": "0.0.0.0", "port": 1, "store": "s", "warehouse": "w", "workers": 3, "s3": s3}
     nothing = {"host": None, "port": None, "store": None, "warehouse": None, "workers": 1, "s3": dict.fromkeys(s3, "")}
     assert seen == [{**given, "allowed_locations": ["s3://a", "/b"]}, {**nothing, "allowed_locations": ()}]

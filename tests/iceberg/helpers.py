@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import httpx
 
 Json = dict[str, Any]
+_numbers = itertools.count(1)
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": False, "type": "long"}]}
 
 
@@ -15,6 +17,11 @@ def create(http: httpx.Client, db: str, name: str, **fields: Any) -> Json:
     assert answer.status_code == 200, answer.text
     created: Json = answer.json()
     return created
+
+
+def new_key() -> dict[str, str]:
+    """A header that no request has had."""
+    return {"Idempotency-Key": f"017f22e2-79b0-7cc3-98c4-{next(_numbers):012x}"}
 
 
 def error_of(answer: httpx.Response) -> tuple[int, str, str]:

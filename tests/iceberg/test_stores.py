@@ -49,6 +49,9 @@ class TestSettings:
             ("NESSIE_OPS_S3_ENDPOINT", "http://"),
             ("NESSIE_OPS_S3_REGION", "eu/sesame"),
             ("NESSIE_OPS_S3_PATH_STYLE", "sesame"),
+            ("NESSIE_OPS_S3_ROLE_ARN", "arn:sesame"),
+            ("NESSIE_OPS_S3_STS_ENDPOINT", "http://me:sesame@host"),
+            ("NESSIE_OPS_S3_REMOTE_SIGNING", "sesame"),
         ],
     )
     def test_what_is_wrong_is_named_and_not_repeated(self, variable: str, value: str) -> None:
@@ -58,7 +61,11 @@ class TestSettings:
 
     def test_they_hold_no_secret(self) -> None:
         """They are sent to worker processes and asked of by anybody, so a field for a secret must not come in."""
-        assert set(S3.__struct_fields__) == {"endpoint", "region", "path_style"}
+        assert set(S3.__struct_fields__) == {"endpoint", "region", "path_style"} | {
+            "role_arn",
+            "sts_endpoint",
+            "remote_signing",
+        }
 
 
 class TestPackages:

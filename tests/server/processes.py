@@ -16,7 +16,7 @@ class Served:
     def __init__(self, folder: Path, *options: str, store: str | None = None, **environment: str) -> None:
         """Start it; the base URI is known when this returns."""
         store, warehouse = store or f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
-        self.store = store
+        self.store, self.folder = store, folder
         handle, errors = tempfile.mkstemp(prefix="errors-", dir=folder)
         self._errors = Path(errors)  # not a pipe: nobody would read it while the server writes
         command = [sys.executable, "-m", "nessie_ops", "serve", "--port", "0", *options]

@@ -13,17 +13,13 @@ import pytest
 from nessie_ops.errors import BadRequest
 from nessie_ops.server.iceberg_config import show_duration
 from nessie_ops.server.settings import Settings
-from tests.iceberg.helpers import SCHEMA, set_properties
+from tests.iceberg.helpers import SCHEMA, new_key, set_properties
 from tests.server.helpers import Api, key, put, running_server, table
 
 Json = dict[str, Any]
 Call = tuple[str, str, Json | None]
 _numbers = itertools.count(1)
 UNLIKE = {"date", "transfer-encoding"}  # headers that an answer has anyhow, or never
-
-
-def new_key() -> dict[str, str]:
-    return {"Idempotency-Key": f"017f22e2-79b0-7cc3-98c4-{next(_numbers):012x}"}
 
 
 @pytest.fixture
@@ -235,10 +231,12 @@ def test_tables_and_branches_that_are_called_like_reads(api: Api) -> None:
     ice = "/iceberg/v1/main/namespaces"
     api.http.post(ice, json={"namespace": ["tables"]})
     loaded = api.http.post(f"{ice}/tables/tables", json={"name": "metrics", "schema": SCHEMA}).json()
+    assert api.http.post(f"{ice}/tables/tables", json={"name": "sign", "schema": SCHEMA}).is_success
     head = api.branch("contents")
     for call in (
         ("POST", f"{ice}/tables/tables/metrics", set_properties(loaded, a="1")),
         ("DELETE", f"{ice}/tables/tables/metrics", None),
+        ("POST", f"{ice}/tables/tables/sign", {"requirements": [], "updates": []}),
         ("DELETE", f"/api/v2/trees/contents@{head}", None),
     ):
         header = new_key()
