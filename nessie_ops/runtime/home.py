@@ -3,6 +3,7 @@
     <home>/catalog.db     the catalog's store         <cache>/jars/   the Iceberg runtime jar
     <home>/warehouse/     tables and views            <cache>/java/   the launcher of the bundled Java
     <home>/dagster/       DAGSTER_HOME                <cache>/cds/    class-data archives of the JVM
+                                                      <cache>/bin/    an S3 server for the tests
 
 The home is never removed by the program; the cache may be at any time.  Knows no server and no schema.
 """
