@@ -69,6 +69,8 @@ def make_serve(serve: Serve) -> Callable[..., None]:
         s3_remote_signing: S3Signing = False,
     ) -> None:
         """Run the catalog's server: Nessie REST at /api/v2, Iceberg REST at /iceberg, readiness at /health."""
+        s3 = {"endpoint": s3_endpoint, "region": s3_region, "path_style": _switch(s3_path_style)}
+        s3 |= {"role_arn": s3_role_arn, "sts_endpoint": s3_sts_endpoint, "remote_signing": _switch(s3_remote_signing)}
         serve(
             host=host,
             port=port,
@@ -76,14 +78,7 @@ def make_serve(serve: Serve) -> Callable[..., None]:
             warehouse=warehouse,
             allowed_locations=allowed_location or (),
             workers=workers,
-            s3={
-                "endpoint": s3_endpoint,
-                "region": s3_region,
-                "path_style": _switch(s3_path_style),
-                "role_arn": s3_role_arn,
-                "sts_endpoint": s3_sts_endpoint,
-                "remote_signing": _switch(s3_remote_signing),
-            },
+            s3=s3,
         )
 
     return command
