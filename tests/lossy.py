@@ -13,7 +13,7 @@ import httpx
 @contextmanager
 def losing(target: str, loses: Callable[[str], bool]) -> Iterator[str]:
     """The URL of a proxy of `target` that loses the answers to those requests of whose method `loses` is true."""
-    with httpx.Client() as upstream:
+    with httpx.Client(timeout=60) as upstream:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"

@@ -51,7 +51,7 @@ def nessie(base_uri: str) -> Iterator[NessieClient]:
 
 @pytest.fixture(scope="session")
 def http(base_uri: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{base_uri}/iceberg") as client:
+    with httpx.Client(base_url=f"{base_uri}/iceberg", timeout=60) as client:
         yield client
 
 
@@ -96,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         (root / folder).mkdir()
     (root / "outside" / "x").write_text("{}")
     uri = ensure_embedded(f"sqlite:///{store}/catalog.db", f"{root}/wh", ((root / "allowed").as_uri(),))
-    with httpx.Client(base_url=f"{uri}/iceberg/v1/main") as http, NessieClient(uri) as nessie:
+    with httpx.Client(base_url=f"{uri}/iceberg/v1/main", timeout=60) as http, NessieClient(uri) as nessie:
         assert http.post("/namespaces", json={"namespace": ["db"]}).status_code == 200
         view = http.post("/namespaces/db/views", json={"name": "v", "schema": SCHEMA, "view-version": VERSION})
         yield Site(root, http, nessie, create(http, "/namespaces/db", "t"), view.json())

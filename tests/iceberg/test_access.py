@@ -68,7 +68,7 @@ class TestCredentials:
 
     @pytest.fixture
     def http(self, vending: Served) -> Iterator[httpx.Client]:
-        with httpx.Client(base_url=f"{vending.base_uri}/iceberg") as client:
+        with httpx.Client(base_url=f"{vending.base_uri}/iceberg", timeout=60) as client:
             yield client
 
     def test_only_those_who_ask(self, http: httpx.Client, db: str, table: Json) -> None:
@@ -148,7 +148,7 @@ def test_no_secret_is_told(buckets: Buckets, tmp_path: Path) -> None:
         with moto() as sts:
             sts_endpoint = {"NESSIE_OPS_S3_STS_ENDPOINT": sts.endpoint}
             server = opened.enter_context(Served(tmp_path, **settings(buckets, **environment, **sts_endpoint)))
-            http = opened.enter_context(httpx.Client(base_url=f"{server.base_uri}/iceberg/v1"))
+            http = opened.enter_context(httpx.Client(base_url=f"{server.base_uri}/iceberg/v1", timeout=60))
             http.headers[DELEGATION] = "vended-credentials"
             http.post("/main/namespaces", json={"namespace": ["db"]})
             config = create(http, "/main/namespaces/db", "t")["config"]
@@ -175,7 +175,7 @@ class TestSigning:
 
     @pytest.fixture
     def http(self, signing: Served) -> Iterator[httpx.Client]:
-        with httpx.Client(base_url=f"{signing.base_uri}/iceberg") as client:
+        with httpx.Client(base_url=f"{signing.base_uri}/iceberg", timeout=60) as client:
             yield client
 
     def test_pyiceberg_reads_and_writes(self, signing: Served, namespace: str) -> None:

@@ -113,7 +113,7 @@ def test_a_bucket_by_all_its_schemes(tmp_path_factory: pytest.TempPathFactory) -
     """A staged create writes nothing, so no store is needed to see what is let in."""
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/catalog.db"
     uri = ensure_embedded(store, "s3://bucket/wh/orders", ("s3a://other",))
-    with httpx.Client(base_url=f"{uri}/iceberg/v1/main") as http:
+    with httpx.Client(base_url=f"{uri}/iceberg/v1/main", timeout=60) as http:
         assert http.post("/namespaces", json={"namespace": ["db"]}).status_code == 200
 
         def stage(location: str) -> httpx.Response:

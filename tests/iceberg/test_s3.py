@@ -35,7 +35,7 @@ def served(buckets: Buckets, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def http(served: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{served.base_uri}/iceberg") as client:
+    with httpx.Client(base_url=f"{served.base_uri}/iceberg", timeout=60) as client:
         yield client
 
 
@@ -99,7 +99,10 @@ def test_clients_are_told_where_the_store_is_and_no_secret(http: httpx.Client, b
 def test_an_error_holds_no_secret(buckets: Buckets, tmp_path: Path) -> None:
     """Neither the answer nor what the server writes to its log."""
     settings = {**buckets.environment, "NESSIE_OPS_WAREHOUSE": "s3://no-such-bucket/wh"}
-    with Served(tmp_path, **settings) as server, httpx.Client(base_url=f"{server.base_uri}/iceberg") as http:
+    with (
+        Served(tmp_path, **settings) as server,
+        httpx.Client(base_url=f"{server.base_uri}/iceberg", timeout=60) as http,
+    ):
         http.post("/v1/main/namespaces", json={"namespace": ["db"]})
         schema = {"type": "struct", "fields": []}
         answer = http.post("/v1/main/namespaces/db/tables", json={"name": "t", "schema": schema})

@@ -135,7 +135,7 @@ def test_the_server_ends_with_its_process(tmp_path: Path, how: str) -> None:
     )
     assert process.stdout is not None
     base_uri = process.stdout.readline().strip()
-    with httpx.Client() as client:
+    with httpx.Client(timeout=60) as client:
         assert client.get(f"{base_uri}/health").status_code == 200
         if how == "is killed":
             process.send_signal(signal.SIGKILL)

@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, table: str, consistency: st
         deleted = database.execute(f'DELETE FROM "{table}" WHERE id = ?', (id,))
         assert deleted.rowcount == 1
         database.commit()
-    with running_server(store) as uri, closing(httpx.Client(base_url=f"{uri}/api/v2/trees/main")) as http:
+    with running_server(store) as uri, closing(httpx.Client(base_url=f"{uri}/api/v2/trees/main", timeout=60)) as http:
         near, far = (
             http.get("recent-changes", params={"scan-commits": str(scan)}).raise_for_status().json() for scan in (2, 3)
         )
