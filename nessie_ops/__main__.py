@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 
 import typer
 
@@ -12,23 +12,12 @@ from nessie_ops.cli.run import make_run
 from nessie_ops.cli.ui import make_ui
 
 
-def _serve(
-    *,
-    host: str | None,
-    port: int | None,
-    store: str | None,
-    warehouse: str | None,
-    allowed_locations: Sequence[str],
-    workers: int,
-    s3: Mapping[str, str],
-) -> None:
+def _serve(*, workers: int, **options: Any) -> None:
     from nessie_ops.server.serve import serve  # here, so that other commands start without a web framework
     from nessie_ops.server.settings import Settings
     from nessie_ops.server.workers import serve_with_workers
 
-    settings = Settings.from_env(
-        host=host, port=port, store=store, warehouse=warehouse, allowed_locations=allowed_locations, s3=s3
-    )
+    settings = Settings.from_env(**options)
     serve(settings) if workers == 1 else serve_with_workers(settings, workers)
 
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -91,7 +92,7 @@ def execute(url: str, *statements: str) -> list[Any]:
         return list(result) if result.returns_rows else []
 
 
-class Server:
+class Server(ABC):
     """A server process of the tests' own on a free port, over a folder that goes with it.
 
     `url` is its administrator's; `log` is what the process says.  It can be stopped and started again at will and
@@ -105,8 +106,9 @@ class Server:
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts the server."""
 
     @classmethod
     @contextmanager

@@ -5,10 +5,8 @@ Valid bodies for every route are taken apart: at every place in them, values tha
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,12 +17,10 @@ import pytest
 from nessie_ops.catalog import shapes
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ReferenceType
+from tests.bodies import DEEP, places, replace
 from tests.iceberg.bodies import BODIES, VERSION
 from tests.iceberg.helpers import SCHEMA, Json, create, error_of
 
-DEEP: Any = 1
-for _ in range(200):
-    DEEP = [DEEP]
 STRANGE: list[Any] = [None, -1, 2**70, "\x00", "\U0001f600" * 300, [], {"": ""}, DEEP]
 MANY_KEYS = ",".join(f'"k{i}":"x"' for i in range(100_000))
 NAMES = [
@@ -125,24 +121,6 @@ class Target:
 @pytest.fixture(scope="module")
 def target(http: httpx.Client, nessie: NessieClient, warehouse: str) -> Target:
     return Target(http, nessie, warehouse)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in items:
-        yield from places(inner, (*path, name))
-
-
-def replace(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    changed = copy.deepcopy(body)
-    spot = changed
-    for name in path[:-1]:
-        spot = spot[name]
-    spot[path[-1]] = value
-    return changed
 
 
 def test_no_update_and_no_requirement_is_left_out() -> None:

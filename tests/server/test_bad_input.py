@@ -5,7 +5,6 @@ Valid bodies are taken apart: at every place in them, every value that does not 
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 from collections.abc import Iterator
@@ -15,11 +14,9 @@ import httpx
 import pytest
 
 from nessie_ops.versioning.codec import MAX_CONTENT_BYTES, MAX_WORDS_BYTES
+from tests.bodies import DEEP, places, replace
 from tests.server.helpers import Api, Z, key, namespace, put, table, view
 
-DEEP: Any = 1
-for _ in range(200):
-    DEEP = [DEEP]
 STRANGE: list[Any] = [True, 0, -1, 1.5, 2**70, "", "\ud800", "\x00", "x" * 5000, [], {}, [None], {"": ""}, DEEP]
 META = {
     "message": "m",
@@ -60,23 +57,6 @@ def bodies(head: str, id: str) -> dict[str, Any]:
     }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if path:
-        yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in items:
-        yield from places(inner, (*path, name))
-
-
-def replace(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    changed = copy.deepcopy(body)
-    spot = changed
-    for name in path[:-1]:
-        spot = spot[name]
-    spot[path[-1]] = value
-    return changed
-
-
 def send(api: Api, path: str, content: bytes | str, method: str = "POST") -> httpx.Response:
     return api.call(method, path, content=content, headers={"Content-Type": "application/json"})
 
@@ -101,7 +81,7 @@ def test_a_strange_value_anywhere_in_a_body(filled: Api, n: int) -> None:
     body = json.loads(text) | ({"fromHash": head} if "fromHash" in body else {})
     answer = send(filled, path, json.dumps(body))
     assert answer.status_code == 200, answer.text
-    for place in places(body):
+    for place in list(places(body))[1:]:
         names = {str(name).lower() for name in place if isinstance(name, str)}
         for value in STRANGE:
             answer = send(filled, path, json.dumps(replace(body, place, value)))
