@@ -1,0 +1,13 @@
+"""The live-set database of garbage collection."""
+
+from nessie_ops.store.livesets.livesets import (
+    BaseRecord,
+    FileRecord,
+    LiveSetRecord,
+    LiveSets,
+    ReferenceRecord,
+    VersionRecord,
+    digest_of,
+)
+
+__all__ = ["BaseRecord", "FileRecord", "LiveSetRecord", "LiveSets", "ReferenceRecord", "VersionRecord", "digest_of"]

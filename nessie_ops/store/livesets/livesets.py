@@ -1,0 +1,336 @@
+"""LiveSets: rows in, rows out of the live-set database.  Every method is one transaction; rows are written in batches.
+
+A row that is there already is left as it is, so that work that was cut short can be done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, inspect, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from nessie_ops.errors import BadRequest, StoreUnavailable
+from nessie_ops.store import dialects
+from nessie_ops.store.dialects import Dialect
+from nessie_ops.store.livesets import tables
+
+BATCH = 1000  # rows of one statement
+
+
+class LiveSetRecord(NamedTuple):
+    number: int
+    id: str
+    status: str
+    created_at: int
+    identified_at: int = 0
+    expiry_started_at: int = 0
+    expired_at: int = 0
+    owner: str = ""
+    leased_until: int = 0
+    error: str = ""
+    settings: str = "{}"
+    figures: str = "{}"
+
+
+class ReferenceRecord(NamedTuple):
+    ordinal: int
+    name: str
+    type: str
+    hash: str
+    bound: str
+    is_done: int = 0
+    commits: int = 0
+    last: str = ""
+
+
+class VersionRecord(NamedTuple):
+    content_id: str
+    is_table: int
+    metadata_location: str
+    snapshot_id: int
+    key: str
+    commit: str
+    reference: str
+
+
+class BaseRecord(NamedTuple):
+    content_id: str
+    place: str
+    is_listed: int = 0
+
+
+class FileRecord(NamedTuple):
+    location: str
+    base: str
+    size_bytes: int
+    modified_at: int
+    state: str = "pending"
+    error: str = ""
+
+
+def digest_of(*parts: str) -> bytes:
+    """128 bits that stand for these texts."""
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).digest()
+
+
+class LiveSets:
+    """A database of live sets."""
+
+    def __init__(self, engine: Engine, dialect: Dialect) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._writer = engine.execution_options(**{dialects.WRITE: True})
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Self:
+        """The database at a SQLAlchemy URL; with `create`, missing tables are made.  BadRequest, StoreUnavailable."""
+        parsed, dialect = dialects.parse_url(url)
+        opened = cls(dialect.open_engine(parsed, create=True), dialect)
+        if create:
+            opened.create_tables()
+        return opened
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    # -- tables -------------------------------------------------------------------------------
+
+    def create_tables(self, *, drop: bool = False, must_be_new: bool = False) -> None:
+        """Make the tables that are missing.  BadRequest when some are there and `must_be_new`."""
+        with self._write() as connection, self._dialect.schema_lock(connection):
+            found = set(inspect(connection).get_table_names()) & set(tables.metadata.tables)
+            if found and must_be_new:
+                raise BadRequest(f"The tables {', '.join(sorted(found))} exist already; use CREATE_IF_NOT_EXISTS.")
+            if drop:
+                tables.metadata.drop_all(connection)
+            tables.metadata.create_all(connection)
+
+    def check_tables(self) -> None:
+        """BadRequest when the tables are not there."""
+        with self._read() as connection:
+            missing = set(tables.metadata.tables) - set(inspect(connection).get_table_names())
+        if missing:
+            raise BadRequest(
+                f"The live-set database lacks the tables {', '.join(sorted(missing))}: "
+                "run `nessie-ops gc create-sql-schema`, or give --jdbc-schema CREATE_IF_NOT_EXISTS."
+            )
+
+    @staticmethod
+    def ddl(name: str) -> list[str]:
+        """The statements that make the tables on `sqlite`, `postgresql` or `mariadb`."""
+        dialect = {"sqlite": sqlite, "postgresql": postgresql, "mariadb": mysql}[name].dialect()
+        statements: list[Any] = []
+        for table in tables.ALL:
+            statements += [CreateTable(table), *(CreateIndex(index) for index in table.indexes)]
+        return [str(statement.compile(dialect=dialect)).strip() for statement in statements]
+
+    # -- live sets ----------------------------------------------------------------------------
+
+    def add(self, id: str, status: str, created_at: int, settings: str, references: Iterable[ReferenceRecord]) -> int:
+        """A new live set with the references that it pins; its number."""
+        values = LiveSetRecord(0, id, status, created_at, settings=settings)._asdict()
+        del values["number"]
+        with self._write() as connection:
+            result = connection.execute(insert(tables.live_set), values)
+            assert result.inserted_primary_key is not None
+            number = int(result.inserted_primary_key[0])
+            self._insert(connection, tables.reference, ({"live_set": number, **row._asdict()} for row in references))
+        return number
+
+    def get(self, id: str) -> LiveSetRecord | None:
+        with self._read() as connection:
+            row = connection.execute(select(tables.live_set).where(tables.live_set.c.id == id)).first()
+        return LiveSetRecord(*row) if row else None
+
+    def list_live_sets(self) -> list[LiveSetRecord]:
+        """All live sets, newest first."""
+        order = (tables.live_set.c.created_at.desc(), tables.live_set.c.number.desc())
+        with self._read() as connection:
+            return [LiveSetRecord(*row) for row in connection.execute(select(tables.live_set).order_by(*order))]
+
+    def change(self, number: int, *, expected: Mapping[str, Any], **values: Any) -> bool:
+        """Set columns of a live set whose columns are as `expected`; whether they were."""
+        row = tables.live_set
+        where = [row.c.number == number, *(row.c[name] == value for name, value in expected.items())]
+        with self._write() as connection:
+            return connection.execute(update(row).where(*where).values(**values)).rowcount == 1
+
+    def take(self, number: int, owner: str, now: int, until: int) -> bool:
+        """Lease a live set that nobody else has; whether that worked."""
+        row = tables.live_set
+        free = (row.c.owner == "") | (row.c.owner == owner) | (row.c.leased_until < now)
+        with self._write() as connection:
+            result = connection.execute(
+                update(row).where(row.c.number == number, free).values(owner=owner, leased_until=until)
+            )
+            return result.rowcount == 1
+
+    def delete(self, number: int) -> None:
+        """Delete a live set and all its rows."""
+        with self._write() as connection:
+            for table in tables.PARTS:
+                connection.execute(delete(table).where(table.c.live_set == number))
+            connection.execute(delete(tables.live_set).where(tables.live_set.c.number == number))
+
+    # -- what a mark found --------------------------------------------------------------------
+
+    def list_references(self, number: int) -> list[ReferenceRecord]:
+        """The pinned references in their order."""
+        row = tables.reference
+        with self._read() as connection:
+            found = connection.execute(select(row).where(row.c.live_set == number).order_by(row.c.ordinal))
+            return [ReferenceRecord(*values[1:]) for values in found]
+
+    def finish_reference(
+        self, number: int, ordinal: int, commits: int, last: str, versions: Iterable[VersionRecord]
+    ) -> None:
+        """Record what the walk of one reference found."""
+        row = tables.reference
+        with self._write() as connection:
+            self.add_versions_in(connection, number, versions)
+            connection.execute(
+                update(row)
+                .where(row.c.live_set == number, row.c.ordinal == ordinal)
+                .values(is_done=1, commits=commits, last=last)
+            )
+
+    def add_versions_in(self, connection: Connection, number: int, versions: Iterable[VersionRecord]) -> None:
+        self._insert(
+            connection,
+            tables.version,
+            (
+                {"live_set": number, "digest": digest_of(row[0], row[2], str(row[3])), **row._asdict()}
+                for row in versions
+            ),
+        )
+
+    def count_versions(self, number: int) -> tuple[int, int]:
+        """How many contents, and how many versions of them."""
+        row = tables.version
+        query = select(func.count(row.c.content_id.distinct()), func.count()).where(row.c.live_set == number)
+        with self._read() as connection:
+            contents, versions = connection.execute(query).one()
+        return contents, versions
+
+    def list_versions(self, number: int) -> Iterator[VersionRecord]:
+        """All live versions, in batches by digest."""
+        row = tables.version
+        for values in self._scan(row, row.c.live_set == number):
+            yield VersionRecord(*values[2:])
+
+    # -- what a sweep found -------------------------------------------------------------------
+
+    def add_bases(self, number: int, bases: Iterable[BaseRecord]) -> None:
+        with self._write() as connection:
+            self._insert(
+                connection,
+                tables.base,
+                ({"live_set": number, "digest": digest_of(row[0], row[1]), **row._asdict()} for row in bases),
+            )
+
+    def list_bases(self, number: int) -> list[BaseRecord]:
+        """By place, then content."""
+        row = tables.base
+        query = select(row).where(row.c.live_set == number)
+        with self._read() as connection:
+            found = [BaseRecord(*values[2:]) for values in connection.execute(query)]
+        return sorted(found, key=lambda base: (base.place, base.content_id))
+
+    def list_known_bases(self) -> list[BaseRecord]:
+        """Bases of all live sets, each once."""
+        row = tables.base
+        with self._read() as connection:
+            found = connection.execute(select(row.c.content_id, row.c.place).distinct())
+            return [BaseRecord(*values) for values in found]
+
+    def add_files(self, number: int, listed: Sequence[str], files: Iterable[FileRecord]) -> None:
+        """Record what is to be deleted below the bases at the places `listed`, and that they have been listed."""
+        row = tables.base
+        with self._write() as connection:
+            self._insert(
+                connection,
+                tables.file,
+                ({"live_set": number, "digest": digest_of(file.location), **file._asdict()} for file in files),
+            )
+            for start in range(0, len(listed), BATCH):
+                places = row.c.place.in_(listed[start : start + BATCH])
+                connection.execute(update(row).where(row.c.live_set == number, places).values(is_listed=1))
+
+    def list_files(self, number: int, states: Sequence[str] = ()) -> Iterator[FileRecord]:
+        """Files in one of `states` (none: all) as they were when their batch was read, by digest."""
+        row = tables.file
+        where = row.c.live_set == number
+        for values in self._scan(row, where & row.c.state.in_(states) if states else where):
+            found = row.c.keys()
+            fields = dict(zip(found, values))
+            yield FileRecord(**{name: fields[name] for name in FileRecord._fields})
+
+    def set_states(self, number: int, files: Iterable[tuple[str, str, str]]) -> None:
+        """Set (location, state, error) of files."""
+        row = tables.file
+        with self._write() as connection:
+            for location, state, error in files:
+                where = (row.c.live_set == number, row.c.digest == digest_of(location))
+                connection.execute(update(row).where(*where).values(state=state, error=error[:2000]))
+
+    def sum_files(self, number: int) -> dict[str, tuple[int, int]]:
+        """Number of files and their bytes by state."""
+        row = tables.file
+        query = select(row.c.state, func.count(), func.sum(row.c.size_bytes)).where(row.c.live_set == number)
+        with self._read() as connection:
+            return {
+                str(state): (count, int(size)) for state, count, size in connection.execute(query.group_by(row.c.state))
+            }
+
+    # -- how ----------------------------------------------------------------------------------
+
+    def _scan(self, table: Table, where: Any) -> Iterator[Sequence[Any]]:
+        """Rows in the order of their digests, a batch for each query, so that nothing is held open between them."""
+        last: bytes | None = None
+        while True:
+            query = select(table).where(where).order_by(table.c.digest).limit(BATCH)
+            with self._read() as connection:
+                rows = connection.execute(query if last is None else query.where(table.c.digest > last)).all()
+            yield from rows
+            if len(rows) < BATCH:
+                return
+            last = rows[-1].digest
+
+    def _insert(self, connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+        """Insert rows; what is there already stays."""
+        statement: Any = {"sqlite": sqlite.insert, "mariadb": mysql.insert}.get(self._dialect.name, postgresql.insert)(
+            table
+        )
+        if self._dialect.name == "mariadb":
+            statement = statement.on_duplicate_key_update(live_set=table.c.live_set)  # IGNORE would hide other errors
+        else:
+            statement = statement.on_conflict_do_nothing()
+        rows = iter(rows)
+        while batch := list(islice(rows, BATCH)):
+            connection.execute(statement, batch)
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with self._explained(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._explained(), self._writer.begin() as connection:
+            yield connection
+
+    @staticmethod
+    @contextmanager
+    def _explained() -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreUnavailable(f"The live-set database failed: {str(error.orig)[:500]}") from error
