@@ -83,6 +83,10 @@ class Marker:
         self._known: dict[CommitHash, Commit] = {}  # fetched; without its puts once it is live
         self._shown: set[CommitHash] = set()  # commits whose visible contents are live
 
+    def assume(self, reference: Pinned) -> None:
+        """Take a reference for marked already, so that walks which come to its commit stop there."""
+        self._reached.setdefault(reference.hash, _Reach()).add(reference.bound, 1)
+
     def mark(self, reference: Pinned) -> Marked:
         """Walk one reference."""
         live: list[Live] = []

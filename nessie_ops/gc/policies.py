@@ -100,3 +100,15 @@ def from_config(config: GarbageCollectorConfig, ref_time: datetime) -> Policies:
     """The policies of the repository's own configuration."""
     rules = tuple((row.reference_name_pattern, row.policy) for row in config.per_ref_cutoff_policies)
     return Policies(ref_time, config.default_cutoff_policy or "NONE", rules)
+
+
+def encode_bound(bound: Bound) -> str:
+    """A bound as text, which is also a policy: NONE, a number, or an instant."""
+    return "NONE" if bound is None else bound.isoformat() if isinstance(bound, datetime) else str(bound)
+
+
+def decode_bound(text: str) -> Bound:
+    """What `encode_bound` made; BadRequest."""
+    bound = parse_policy(text, "bound")
+    assert not isinstance(bound, timedelta)  # no duration is ever stored
+    return bound

@@ -1,0 +1,215 @@
+"""From live versions to live files: metadata, then manifest lists, then manifests, then what they name.
+
+Every metadata object is read once, however many versions, snapshots or tables name it, many at a time.  A table
+of which something cannot be read is broken: it is named with all that is known of where its files lie, so that
+nothing is deleted there.  Metadata that is not there any more was collected by an earlier run, unless a head
+shows it: then its table is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
+from nessie_ops.gc.live import LivePlaces
+from nessie_ops.gc.metadata import Described, describe
+from nessie_ops.gc.places import NotAPlace, is_within
+from nessie_ops.gc.storage import StorageError, Stores
+
+READERS = 16  # objects read at a time
+_AHEAD = 8  # times as many are asked for before the first has been worked on
+Owners = frozenset[str]
+
+
+class Wanted(NamedTuple):
+    """A live version to expand."""
+
+    content_id: str
+    is_table: bool
+    metadata_location: str
+    snapshot_id: int
+
+
+class Broken(NamedTuple):
+    """Why the files of a content are not all known."""
+
+    content_id: str
+    location: str
+    why: str
+
+
+class Expansion:
+    """What was found, by content: `locations` and other `paths` where its files are written, as metadata has them."""
+
+    def __init__(self) -> None:
+        self.locations: dict[str, set[str]] = {}
+        self.paths: dict[str, set[str]] = {}
+        self.broken: dict[str, Broken] = {}
+        self.outside: dict[str, set[str]] = {}  # by content: where its files lie in none of its folders
+        self.missing: dict[str, Owners] = {}  # metadata that is gone, with the contents of which it was
+        self.reads: dict[FileKind, int] = {}
+        self.read_bytes = 0
+
+
+class Expander:
+    """Adds the places of all live files to `live`.
+
+    With `only_named` a version needs its own snapshot alone, as in nessie-gc; else all that its metadata lists.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        live: LivePlaces,
+        *,
+        only_named: bool = False,
+        readers: int = READERS,
+        progress: Callable[[str, int], None] = lambda step, count: None,
+    ) -> None:
+        self._stores, self._live = stores, live
+        self._only_named = only_named
+        self._readers = readers
+        self._progress = progress
+        self._seen: set[tuple[FileKind, str]] = set()
+        self._own: dict[Owners, list[str]] = {}
+        self.result = Expansion()
+
+    def expand(self, wanted: Iterable[Wanted]) -> Expansion:
+        """Expand versions; may be called again for more, which reads nothing twice."""
+        with ThreadPoolExecutor(self._readers, "nessie-ops-gc-read") as pool:
+            lists, manifests = self._expand_metadata(pool, _group(wanted))
+            for owners, files in self._open(pool, FileKind.MANIFEST_LIST, lists):
+                _merge(manifests, files, owners)
+                self._add(files, owners)
+            for owners, files in self._open(pool, FileKind.MANIFEST, manifests):
+                self._add(files, owners)
+        return self.result
+
+    def _expand_metadata(
+        self, pool: ThreadPoolExecutor, versions: Mapping[str, _Versions]
+    ) -> tuple[dict[str, Owners], dict[str, Owners]]:
+        """Read metadata files; the manifest lists and manifests that are live, with the contents that own them."""
+        found: dict[FileKind, dict[str, Owners]] = {FileKind.MANIFEST_LIST: {}, FileKind.MANIFEST: {}}
+        for location, described in self._read(pool, FileKind.METADATA, list(versions)):
+            wanted = versions[location]
+            owners = frozenset(wanted.owners)
+            self._live.add(self._places([location], owners))
+            if isinstance(described, FileNotFoundError):
+                self.result.missing[location] = owners
+            elif isinstance(described, Exception):
+                self.break_(owners, location, described)
+            else:
+                assert isinstance(described, Described)
+                for owner in owners:
+                    self.result.locations.setdefault(owner, set()).add(described.location)
+                    self.result.paths.setdefault(owner, set()).update(described.paths)
+                self._own.clear()
+                named = self._snapshots(described, wanted)
+                self._add(described.others if not self._only_named else [], owners)
+                self._add(named, owners)
+                for kind, files in found.items():
+                    _merge(files, (file for file in named if file.kind is kind), owners)
+        return found[FileKind.MANIFEST_LIST], found[FileKind.MANIFEST]
+
+    def _snapshots(self, described: Described, wanted: _Versions) -> list[LiveFile]:
+        ids = set(described.by_snapshot)
+        if self._only_named and wanted.is_table:
+            # Writers that know no snapshot say -1, and mean the current one.
+            ids &= {described.current if id < 0 else id for id in wanted.snapshots}
+        return [file for id in ids for file in described.by_snapshot[id]]
+
+    def _open(
+        self, pool: ThreadPoolExecutor, kind: FileKind, todo: Mapping[str, Owners]
+    ) -> Iterator[tuple[Owners, list[LiveFile]]]:
+        for location, files in self._read(pool, kind, [name for name in todo if (kind, name) not in self._seen]):
+            self._seen.add((kind, location))
+            if isinstance(files, Exception):
+                self.break_(todo[location], location, files)
+            else:
+                assert isinstance(files, list)
+                yield todo[location], files
+
+    def _read(
+        self, pool: ThreadPoolExecutor, kind: FileKind, locations: list[str]
+    ) -> Iterator[tuple[str, Described | list[LiveFile] | Exception]]:
+        """Read and decode files, in order; a bounded number of them is in memory."""
+
+        def read(location: str) -> tuple[int, Described | list[LiveFile] | Exception]:
+            try:
+                raw = self._stores.of(location).read(location)
+                return len(raw), describe(raw) if kind is FileKind.METADATA else expand(LiveFile(kind, location), raw)
+            except (FileNotFoundError, StorageError, DamagedFile, NotAPlace) as error:
+                return 0, error
+
+        for start in range(0, len(locations), self._readers * _AHEAD):
+            part = locations[start : start + self._readers * _AHEAD]
+            for location, (size, outcome) in zip(part, pool.map(read, part)):
+                self.result.reads[kind] = self.result.reads.get(kind, 0) + 1
+                self.result.read_bytes += size
+                yield location, outcome
+            self._progress(f"{kind} files read", self.result.reads.get(kind, 0))
+
+    def _add(self, files: Iterable[LiveFile], owners: Owners) -> None:
+        self._live.add(self._places((file.location for file in files), owners))
+
+    def _places(self, locations: Iterable[str], owners: Owners) -> Iterator[str]:
+        folders = self._own_folders(owners)
+        for location in locations:
+            try:
+                place = self._stores.physical(location)
+            except NotAPlace as error:
+                self.break_(owners, location, error)
+                continue
+            if not any(is_within(place, folder) for folder in folders):
+                for owner in owners:
+                    self.result.outside.setdefault(owner, set()).add(place.rpartition("/")[0])
+            yield place
+
+    def _own_folders(self, owners: Owners) -> list[str]:
+        """Places of folders in which files of all these contents lie."""
+        if owners in self._own:
+            return self._own[owners]
+        found = self.result
+        names = set.intersection(*(found.locations.get(name, set()) | found.paths.get(name, set()) for name in owners))
+        places = []
+        for name in names:
+            try:
+                places.append(self._stores.physical(name))
+            except NotAPlace:
+                continue  # then every file counts as outside
+        self._own[owners] = places
+        return places
+
+    def break_(self, owners: Owners, location: str, error: Exception) -> None:
+        """Note that not all files of these contents are known."""
+        for owner in owners:
+            self.result.broken.setdefault(owner, Broken(owner, location, f"{type(error).__name__}: {error}"))
+
+
+class _Versions:
+    """The live versions that name one metadata file."""
+
+    def __init__(self) -> None:
+        self.owners: set[str] = set()
+        self.snapshots: set[int] = set()
+        self.is_table = False
+
+
+def _group(wanted: Iterable[Wanted]) -> dict[str, _Versions]:
+    found: dict[str, _Versions] = {}
+    for version in wanted:
+        row = found.setdefault(version.metadata_location, _Versions())
+        row.owners.add(version.content_id)
+        row.snapshots.add(version.snapshot_id)
+        row.is_table |= version.is_table
+    return found
+
+
+def _merge(todo: dict[str, Owners], files: Iterable[LiveFile], owners: Owners) -> None:
+    for file in files:
+        if file.kind in NAMES_OTHERS:
+            known = todo.get(file.location)
+            if known is not owners:
+                todo[file.location] = owners if known is None else known | owners

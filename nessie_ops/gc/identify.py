@@ -1,0 +1,143 @@
+"""The mark as a run: pins the references in a live set, walks them one by one, and can be taken up where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from nessie_ops.errors import BadRequest
+from nessie_ops.gc.mark import Live, Marker, Pinned
+from nessie_ops.gc.policies import Policies, decode_bound, encode_bound
+from nessie_ops.gc.source import Source
+from nessie_ops.model import Branch, CommitHash
+from nessie_ops.store.livesets import LiveSetRecord, LiveSets, ReferenceRecord, VersionRecord
+
+IDENTIFY_IN_PROGRESS, IDENTIFY_SUCCESS, IDENTIFY_FAILED = "IDENTIFY_IN_PROGRESS", "IDENTIFY_SUCCESS", "IDENTIFY_FAILED"
+EXPIRY_IN_PROGRESS, EXPIRY_SUCCESS, EXPIRY_FAILED = "EXPIRY_IN_PROGRESS", "EXPIRY_SUCCESS", "EXPIRY_FAILED"
+LEASE = timedelta(minutes=5)  # of the run that works on a live set, renewed at every step; then another may take over
+
+
+class Context(NamedTuple):
+    """What a run has from outside: its clock, its name, and whom it tells of its progress."""
+
+    clock: Callable[[], datetime]
+    owner: str
+    progress: Callable[[str, int], None]
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return to_micros(self.clock())
+
+
+class MarkSettings(msgspec.Struct, frozen=True):
+    """What a live set was marked with."""
+
+    source: str
+    policies: Policies
+
+
+def to_micros(time: datetime) -> int:
+    """Microseconds since 1970, exactly."""
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def begin(sets: LiveSets, source: Source, id: str, settings: MarkSettings, context: Context) -> LiveSetRecord:
+    """A new live set with the references as they are now, each pinned at its commit."""
+    created = context.now()  # before the references are read: what is written from here on is younger than the mark
+    policies = settings.policies.validated()
+    references = [
+        ReferenceRecord(
+            ordinal,
+            reference.name,
+            "BRANCH" if isinstance(reference, Branch) else "TAG",
+            reference.hash,
+            encode_bound(policies.of(reference.name)),
+        )
+        for ordinal, reference in enumerate(source.references())
+    ]
+    sets.add(id, IDENTIFY_IN_PROGRESS, created, msgspec.json.encode(settings).decode(), references)
+    return get_live_set(sets, id)
+
+
+def identify(sets: LiveSets, source: Source, id: str, context: Context) -> LiveSetRecord:
+    """Walk the references of a live set that have not been walked yet.  Any failure leaves what is done."""
+    record = take(sets, id, (IDENTIFY_IN_PROGRESS, IDENTIFY_FAILED), context)
+    try:
+        marker = Marker(source, context.progress)
+        for reference in sets.list_references(record.number):
+            if reference.is_done:
+                marker.assume(_pinned(reference))
+            else:
+                marked = marker.mark(_pinned(reference))
+                versions = list(_records(marked.live))
+                sets.finish_reference(record.number, reference.ordinal, marked.commits, marked.last, versions)
+                renew(sets, record, context)
+    except BaseException as error:
+        fail(sets, record, IDENTIFY_FAILED, error)
+        raise
+    sets.change(record.number, expected={}, status=IDENTIFY_SUCCESS, identified_at=context.now(), owner="", error="")
+    return get_live_set(sets, id)
+
+
+def get_live_set(sets: LiveSets, id: str) -> LiveSetRecord:
+    """A live set; BadRequest when there is none."""
+    found = sets.get(id)
+    if found is None:
+        raise BadRequest(
+            f"live-set-id: there is no live set {id[:80]}; `nessie-ops gc list` shows those that there are."
+        )
+    return found
+
+
+def take(sets: LiveSets, id: str, statuses: Sequence[str], context: Context) -> LiveSetRecord:
+    """A live set in one of `statuses` for this run alone; BadRequest."""
+    record = get_live_set(sets, id)
+    if record.status not in statuses:
+        raise BadRequest(f"live-set-id: the live set {id} is in status {record.status}, not {' or '.join(statuses)}.")
+    if not sets.take(record.number, context.owner, context.now(), _until(context)):
+        raise BadRequest(
+            f"live-set-id: another run works on the live set {id}; it can be taken over when its lease ends."
+        )
+    return get_live_set(sets, id)
+
+
+def renew(sets: LiveSets, record: LiveSetRecord, context: Context) -> None:
+    """Say that this run is still at work; BadRequest when another has taken over."""
+    if not sets.take(record.number, context.owner, context.now(), _until(context)):
+        raise BadRequest(f"live-set-id: another run has taken over the live set {record.id}.")
+
+
+def fail(sets: LiveSets, record: LiveSetRecord, status: str, error: BaseException) -> None:
+    """Record why a run ended."""
+    text = f"{type(error).__name__}: {error}"[:10_000]
+    sets.change(record.number, expected={"owner": record.owner}, status=status, owner="", error=text)
+
+
+def pinned(sets: LiveSets, record: LiveSetRecord) -> list[Pinned]:
+    """The references of a live set as they were marked."""
+    return [_pinned(row) for row in sets.list_references(record.number)]
+
+
+def _pinned(row: ReferenceRecord) -> Pinned:
+    return Pinned(row.name, CommitHash(row.hash), decode_bound(row.bound))
+
+
+def _until(context: Context) -> int:
+    return context.now() + LEASE // timedelta(microseconds=1)
+
+
+def _records(live: Sequence[Live]) -> Iterator[VersionRecord]:
+    for entry in live:
+        version = entry.put.version
+        yield VersionRecord(
+            version.content_id,
+            int(version.is_table),
+            version.metadata_location,
+            version.snapshot_id,
+            entry.put.key.to_path(),
+            entry.commit,
+            entry.reference,
+        )

@@ -1,0 +1,88 @@
+"""Which places are live: exactly, or by a Bloom filter, which may keep a dead file but never loses a live one."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from pybloom_live import BloomFilter
+
+from nessie_ops.errors import BadRequest
+
+MAX_ENLARGEMENTS = 24  # doublings of a filter: from 1 file to 16 million
+
+
+class LivePlaces(Protocol):
+    """A set of places.  Safe for threads."""
+
+    def add(self, places: Iterable[str]) -> None: ...
+
+    def __contains__(self, place: str) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+
+class Exact:
+    """Digests of 128 bits: that two files of 10⁹ have the same is a chance of 10⁻²¹, and would keep one of them."""
+
+    def __init__(self) -> None:
+        self._digests: set[bytes] = set()
+
+    def add(self, places: Iterable[str]) -> None:
+        self._digests.update(hashlib.blake2b(place.encode(), digest_size=16).digest() for place in places)
+
+    def __contains__(self, place: str) -> bool:
+        return hashlib.blake2b(place.encode(), digest_size=16).digest() in self._digests
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+
+class Overfull(Exception):
+    """A filter took in so many places that its error rate is above what is allowed."""
+
+
+class Bloom:
+    """A filter for `expected` places with error rate `fpp`; Overfull once the rate is above `allowed`."""
+
+    def __init__(self, expected: int, fpp: float, allowed: float) -> None:
+        if not 0 < fpp <= allowed < 1:
+            raise BadRequest(
+                f"fpp: {fpp} and allowed-fpp: {allowed} must be above 0, below 1, and the first not larger."
+            )
+        if expected < 1:
+            raise BadRequest("expected-file-count: must be positive.")
+        self._filter = BloomFilter(expected, fpp)
+        # The filter refuses more than its capacity, so it has room for as many as keep the rate allowed.
+        self._limit = _places_at(self._filter.num_bits, self._filter.num_slices, allowed)
+        self._filter.capacity = self._limit
+        self._lock = threading.Lock()
+
+    def add(self, places: Iterable[str]) -> None:
+        with self._lock:
+            for place in places:
+                if self._filter.count >= self._limit:
+                    raise Overfull
+                self._filter.add(place)
+
+    def __contains__(self, place: str) -> bool:
+        return place in self._filter
+
+    def __len__(self) -> int:
+        return int(self._filter.count)
+
+
+def _places_at(bits: int, slices: int, rate: float) -> int:
+    """After how many places a filter of so many bits in so many slices has this error rate."""
+    import math
+
+    per_slice = bits / slices
+    return max(1, int(-per_slice * math.log(1 - rate ** (1 / slices))))
+
+
+def enlarging(expected: int, fpp: float, allowed: float) -> Iterable[Callable[[], Bloom]]:
+    """Makers of filters, each for twice as many places as the one before."""
+    for step in range(MAX_ENLARGEMENTS):
+        yield lambda size=expected << step: Bloom(size, fpp, allowed)  # type: ignore[misc]
