@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -84,8 +85,12 @@ def digest_of(*parts: str) -> bytes:
 class LiveSets:
     """A database of live sets."""
 
-    def __init__(self, engine: Engine, dialect: Dialect) -> None:
+    def __init__(self, engine: Engine, dialect: Dialect, *, in_memory: bool = False) -> None:
         self._engine = engine
+        # SQLite has one writer, and a database in memory one connection: waiting here is cheaper than polling there.
+        lock = threading.RLock()
+        self._write_lock: AbstractContextManager[object] = nullcontext() if dialect.row_locks else lock
+        self._read_lock: AbstractContextManager[object] = lock if in_memory else nullcontext()
         self._dialect = dialect
         self._writer = engine.execution_options(**{dialects.WRITE: True})
 
@@ -93,7 +98,7 @@ class LiveSets:
     def open(cls, url: str, *, create: bool = True) -> Self:
         """The database at a SQLAlchemy URL; with `create`, missing tables are made.  BadRequest, StoreUnavailable."""
         parsed, dialect = dialects.parse_url(url)
-        opened = cls(dialect.open_engine(parsed, create=True), dialect)
+        opened = cls(dialect.open_engine(parsed, create=True), dialect, in_memory=dialects.is_memory(url))
         if create:
             opened.create_tables()
         return opened
@@ -319,12 +324,12 @@ class LiveSets:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        with self._explained(), self._engine.connect() as connection:
+        with self._explained(), self._read_lock, self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._explained(), self._writer.begin() as connection:
+        with self._explained(), self._write_lock, self._writer.begin() as connection:
             yield connection
 
     @staticmethod
