@@ -17,12 +17,13 @@ from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.deletion import Outcome, delete_candidates
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted
-from nessie_ops.gc.identify import Context, MarkSettings
+from nessie_ops.gc.identify import Context, MarkSettings, from_micros
 from nessie_ops.gc.live import Bloom, Exact, LivePlaces, Overfull
 from nessie_ops.gc.recheck import Recheck
 from nessie_ops.gc.source import Source
 from nessie_ops.gc.storage import Stores
 from nessie_ops.gc.sweep import Sweep, Verdict, count_candidates
+from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.model import CommitHash
 from nessie_ops.store.livesets import BaseRecord, LiveSetRecord, LiveSets
 
@@ -42,6 +43,7 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
     fpp: float = 0.00001
     allowed_fpp: float = 0.0001
     only_named: bool = False
+    unreferenced_age: timedelta | None = None  # contents that nobody has held for so long are swept, too
     allowed_locations: tuple[str, ...] = ()
     max_files: int = MAX_FILES
     max_share: float = MAX_SHARE
@@ -102,7 +104,7 @@ def _sweep(
     context: Context,
 ) -> Swept:
     live, expansion = expand_live(sets, record, source, stores, settings, context)
-    known = [(base.content_id, base.place) for base in sets.list_known_bases()]
+    known = _known_bases(sets, record, source, stores, settings, expansion, context)
     bases = choose_bases(stores, Bounds(stores, settings.allowed_locations), expansion, known)
     sets.add_bases(
         record.number,
@@ -127,6 +129,25 @@ def _sweep(
         outcome = delete_candidates(stores, sets, record.number, recheck, progress=context.progress)
         stopped = describe_broken(outcome.broken)
     return Swept(record, expansion, bases, verdicts, outcome, stopped)
+
+
+def _known_bases(
+    sets: LiveSets,
+    record: LiveSetRecord,
+    source: Source,
+    stores: Stores,
+    settings: SweepSettings,
+    expansion: Expansion,
+    context: Context,
+) -> list[tuple[str, str]]:
+    """Where files lie of contents that are not live, and where earlier sweeps saw those of the others."""
+    dropped: dict[str, Dropped] = {}
+    if settings.unreferenced_age is not None:
+        held_since = from_micros(record.created_at) - settings.unreferenced_age
+        dropped = find_unreferenced(source, runs.pinned(sets, record), held_since, context.progress)
+    wanted = expansion.locations.keys() | dropped.keys()
+    remembered = [(base.content_id, base.place) for base in sets.list_known_bases() if base.content_id in wanted]
+    return remembered + locate(stores, dropped)
 
 
 def expand_live(

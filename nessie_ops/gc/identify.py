@@ -44,6 +44,11 @@ def to_micros(time: datetime) -> int:
     return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def from_micros(micros: int) -> datetime:
+    """The time of so many microseconds since 1970."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
 def begin(sets: LiveSets, source: Source, id: str, settings: MarkSettings, context: Context) -> LiveSetRecord:
     """A new live set with the references as they are now, each pinned at its commit."""
     created = context.now()  # before the references are read: what is written from here on is younger than the mark

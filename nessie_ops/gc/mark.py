@@ -81,6 +81,7 @@ class Marker:
         self._progress = progress
         self._reached: dict[CommitHash, _Reach] = {}
         self._known: dict[CommitHash, Commit] = {}  # fetched; without its puts once it is live
+        self._passed: set[CommitHash] = set()  # by `rest`
         self._shown: set[CommitHash] = set()  # commits whose visible contents are live
 
     def assume(self, reference: Pinned) -> None:
@@ -109,6 +110,15 @@ class Marker:
             reached.add(reference.bound, position)
             last = commit.hash
         return Marked(live, commits, last)
+
+    def rest(self, at: CommitHash) -> Iterator[Commit]:
+        """Commits on the line from `at` that no walk found live, each once over all calls."""
+        for commit in self._line(at):
+            if commit.hash in self._passed:
+                return
+            self._passed.add(commit.hash)
+            if commit.hash not in self._reached:
+                yield commit
 
     def _line(self, at: CommitHash) -> Iterator[Commit]:
         """The line from `at`, over what is known already and what has to be fetched."""

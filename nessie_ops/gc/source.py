@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from nessie_ops.errors import NessieOpsError
 from nessie_ops.model import (
     NO_ANCESTOR,
     Branch,
@@ -24,6 +25,7 @@ from nessie_ops.model import (
 
 FIRST_PAGE = 16  # commits asked for first on a line: most branches soon join one that is known
 LAST_PAGE = 1000
+_UNKNOWN_PATH = (400, 404, 405)  # what servers answer that have no reference log
 ENTRIES = 1000  # rows of one page of a listing
 
 
@@ -52,6 +54,13 @@ class Commit(NamedTuple):
     puts: tuple[Put, ...]
 
 
+class Past(NamedTuple):
+    """A commit at which a reference was until some time."""
+
+    hash: CommitHash
+    until: datetime
+
+
 class Source(Protocol):
     """Where a mark reads from."""
 
@@ -63,6 +72,9 @@ class Source(Protocol):
 
     def visible(self, at: CommitHash) -> Iterator[Put]:
         """Every table and view at a commit."""
+
+    def past(self) -> Iterator[Past]:
+        """Commits at which references were; none where the catalog keeps no log of them."""
 
 
 class Catalog:
@@ -105,6 +117,21 @@ class Catalog:
             if len(rows) <= ENTRIES:
                 return
             first = rows[ENTRIES].name
+
+    def past(self) -> Iterator[Past]:
+        """Commits at which references were, which may be gone by now; none from a server without a reference log."""
+        seq = 0
+        while True:
+            try:
+                moves = self._catalog.list_moves(after_seq=seq, limit=ENTRIES)
+            except NessieOpsError as error:
+                if error.http_status in _UNKNOWN_PATH:
+                    return
+                raise
+            yield from (Past(move.before, move.at) for move in moves if move.before not in (None, move.after))
+            if len(moves) < ENTRIES:
+                return
+            seq = moves[-1].seq
 
 
 def _puts(contents: Iterable[tuple[ContentKey, Content | None]]) -> Iterator[Put]:
