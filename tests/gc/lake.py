@@ -161,7 +161,7 @@ class Lake:
 
     def save(self, state: State, previous: str | None) -> str:
         """The location of a new metadata file."""
-        log = (*state.log, previous)[-2:] if previous else ()
+        log = (*state.log, previous)[-2:] if previous and state.is_table else ()
         number = next(self.ids)
         location = f"{state.location}/metadata/{number}.metadata.json"
         saved = State(state.location, state.is_table, state.snapshots, log)
