@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from nessie_ops.errors import BadRequest, StoreUnavailable
-from nessie_ops.store.livesets import BaseRecord, FileRecord, LiveSets, ReferenceRecord, VersionRecord
+from nessie_ops.store.livesets import (
+    BaseRecord,
+    FileRecord,
+    ListingRecord,
+    LiveSets,
+    ReferenceRecord,
+    VersionRecord,
+)
 
 LONG = "s3://bucket/" + "ä b%3A/" * 300 + "x.parquet"
 REFERENCES = [
@@ -40,12 +47,19 @@ def test_a_live_set_from_its_beginning_to_its_end(sets: LiveSets) -> None:
     sets.add_bases(number, [BaseRecord("id1", LONG), BaseRecord("id2", LONG), BaseRecord("id1", LONG)])
     files = [FileRecord(f"{LONG}{n}", LONG, 10, 5) for n in range(1500)]
     for _ in range(2):
-        sets.add_files(number, [LONG], files)
-    assert sets.list_bases(number) == [BaseRecord("id1", LONG, 1), BaseRecord("id2", LONG, 1)]
+        sets.add_files(number, files, ListingRecord(LONG, '{"a": 1}'))
+    assert sets.list_bases(number) == [BaseRecord("id1", LONG), BaseRecord("id2", LONG)]
+    assert sets.list_listings(number) == [ListingRecord(LONG, '{"a": 1}')]
     assert sorted(sets.list_files(number)) == sorted(files)
+    sets.set_reasons(number, [(files[9].location, "why")])
+    assert sets.get_file(number, files[9].location) == files[9]._replace(reason="why")
+    assert sets.get_file(number, "nothing") is None
     sets.set_states(number, [(files[3].location, "failed", "no" * 5000), (files[4].location, "deleted", "")])
     assert sets.sum_files(number) == {"pending": (1498, 14980), "failed": (1, 10), "deleted": (1, 10)}
     assert [file.location for file in sets.list_files(number, ["deleted"])] == [files[4].location]
+    sets.forget_candidates(number)
+    assert sets.list_listings(number) == []
+    assert [file.location for file in sets.list_files(number)] == [files[4].location]
 
     other = sets.add("two", "IDENTIFY_IN_PROGRESS", 1_800_000_000_000_000, "{}", [])
     sets.add_bases(other, [BaseRecord("id1", LONG)])
@@ -100,4 +114,4 @@ def test_tables_are_made_and_dropped_as_asked(database_url: str) -> None:
 def test_the_ddl_is_that_of_the_database(name: str) -> None:
     statements = LiveSets.ddl(name)
     assert [text.split("(")[0].split()[:3] for text in statements[:1]] == [["CREATE", "TABLE", "gc_live_set"]]
-    assert len(statements) == 6
+    assert len(statements) == 7

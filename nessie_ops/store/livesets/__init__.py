@@ -3,6 +3,7 @@
 from nessie_ops.store.livesets.livesets import (
     BaseRecord,
     FileRecord,
+    ListingRecord,
     LiveSetRecord,
     LiveSets,
     ReferenceRecord,
@@ -10,4 +11,13 @@ from nessie_ops.store.livesets.livesets import (
     digest_of,
 )
 
-__all__ = ["BaseRecord", "FileRecord", "LiveSetRecord", "LiveSets", "ReferenceRecord", "VersionRecord", "digest_of"]
+__all__ = [
+    "BaseRecord",
+    "FileRecord",
+    "ListingRecord",
+    "LiveSetRecord",
+    "LiveSets",
+    "ReferenceRecord",
+    "VersionRecord",
+    "digest_of",
+]

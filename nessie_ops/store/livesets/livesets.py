@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, inspect, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, insert, inspect, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -65,7 +65,11 @@ class VersionRecord(NamedTuple):
 class BaseRecord(NamedTuple):
     content_id: str
     place: str
-    is_listed: int = 0
+
+
+class ListingRecord(NamedTuple):
+    place: str
+    figures: str = "{}"
 
 
 class FileRecord(NamedTuple):
@@ -75,6 +79,7 @@ class FileRecord(NamedTuple):
     modified_at: int
     state: str = "pending"
     error: str = ""
+    reason: str = ""
 
 
 def digest_of(*parts: str) -> bytes:
@@ -243,10 +248,8 @@ class LiveSets:
 
     def list_bases(self, number: int) -> list[BaseRecord]:
         """By place, then content."""
-        row = tables.base
-        query = select(row).where(row.c.live_set == number)
         with self._read() as connection:
-            found = [BaseRecord(*values[2:]) for values in connection.execute(query)]
+            found = [BaseRecord(*values[2:]) for values in self._rows(connection, tables.base, number)]
         return sorted(found, key=lambda base: (base.place, base.content_id))
 
     def list_known_bases(self) -> list[BaseRecord]:
@@ -256,35 +259,67 @@ class LiveSets:
             found = connection.execute(select(row.c.content_id, row.c.place).distinct())
             return [BaseRecord(*values) for values in found]
 
-    def add_files(self, number: int, listed: Sequence[str], files: Iterable[FileRecord]) -> None:
-        """Record what is to be deleted below the bases at the places `listed`, and that they have been listed."""
-        row = tables.base
+    def add_files(self, number: int, files: Iterable[FileRecord], listed: ListingRecord | None = None) -> None:
+        """Record what is to be deleted, and that the base `listed` has been listed to its end."""
         with self._write() as connection:
             self._insert(
                 connection,
                 tables.file,
                 ({"live_set": number, "digest": digest_of(file.location), **file._asdict()} for file in files),
             )
-            for start in range(0, len(listed), BATCH):
-                places = row.c.place.in_(listed[start : start + BATCH])
-                connection.execute(update(row).where(row.c.live_set == number, places).values(is_listed=1))
+            if listed:
+                row = {"live_set": number, "digest": digest_of(listed.place), **listed._asdict()}
+                self._insert(connection, tables.listing, [row])
+
+    def list_listings(self, number: int) -> list[ListingRecord]:
+        """Bases that have been listed, by place."""
+        row = tables.listing
+        with self._read() as connection:
+            return sorted(ListingRecord(*values[2:]) for values in self._rows(connection, row, number))
+
+    def forget_candidates(self, number: int) -> None:
+        """Forget what was listed and what is still to be deleted; what has been deleted stays recorded."""
+        file, listing = tables.file, tables.listing
+        with self._write() as connection:
+            kept = file.c.state.in_(["deleted", "gone"])
+            connection.execute(delete(file).where(file.c.live_set == number, ~kept))
+            connection.execute(delete(listing).where(listing.c.live_set == number))
 
     def list_files(self, number: int, states: Sequence[str] = ()) -> Iterator[FileRecord]:
         """Files in one of `states` (none: all) as they were when their batch was read, by digest."""
         row = tables.file
         where = row.c.live_set == number
+        names = row.c.keys()
         for values in self._scan(row, where & row.c.state.in_(states) if states else where):
-            found = row.c.keys()
-            fields = dict(zip(found, values))
+            fields = dict(zip(names, values))
             yield FileRecord(**{name: fields[name] for name in FileRecord._fields})
+
+    def get_file(self, number: int, location: str) -> FileRecord | None:
+        row = tables.file
+        columns = [row.c[name] for name in FileRecord._fields]
+        where = (row.c.live_set == number, row.c.digest == digest_of(location))
+        with self._read() as connection:
+            found = connection.execute(select(*columns).where(*where)).first()
+        return FileRecord(*found) if found else None
 
     def set_states(self, number: int, files: Iterable[tuple[str, str, str]]) -> None:
         """Set (location, state, error) of files."""
+        self._update_files(
+            number, ({"of": digest_of(name), "state": state, "error": error[:2000]} for name, state, error in files)
+        )
+
+    def set_reasons(self, number: int, files: Iterable[tuple[str, str]]) -> None:
+        """Set (location, reason) of files."""
+        self._update_files(number, ({"of": digest_of(name), "reason": reason} for name, reason in files))
+
+    def _update_files(self, number: int, rows: Iterable[dict[str, Any]]) -> None:
         row = tables.file
+        statement = update(row).where(row.c.live_set == number, row.c.digest == bindparam("of"))
+        rows = iter(rows)
         with self._write() as connection:
-            for location, state, error in files:
-                where = (row.c.live_set == number, row.c.digest == digest_of(location))
-                connection.execute(update(row).where(*where).values(state=state, error=error[:2000]))
+            while batch := list(islice(rows, BATCH)):
+                names = [name for name in batch[0] if name != "of"]
+                connection.execute(statement.values({name: bindparam(name) for name in names}), batch)
 
     def sum_files(self, number: int) -> dict[str, tuple[int, int]]:
         """Number of files and their bytes by state."""
@@ -296,6 +331,10 @@ class LiveSets:
             }
 
     # -- how ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _rows(connection: Connection, table: Table, number: int) -> Iterable[Sequence[Any]]:
+        return connection.execute(select(table).where(table.c.live_set == number))
 
     def _scan(self, table: Table, where: Any) -> Iterator[Sequence[Any]]:
         """Rows in the order of their digests, a batch for each query, so that nothing is held open between them."""

@@ -103,7 +103,17 @@ class BaseRow(_Base, table=True):
     digest: bytes = Field(sa_column=_digest())
     content_id: str = Field(sa_column=_text())
     place: str = Field(sa_column=_text())
-    is_listed: int = Field(sa_column=_number())
+
+
+class ListingRow(_Base, table=True):
+    """A base that has been listed to its end; one unit of work of the sweep.  `figures` are JSON of the collector."""
+
+    __tablename__ = "gc_listing"
+
+    live_set: int = Field(sa_column=_set())
+    digest: bytes = Field(sa_column=_digest())
+    place: str = Field(sa_column=_text())
+    figures: str = Field(sa_column=_text())
 
 
 class FileRow(_Base, table=True):
@@ -120,6 +130,7 @@ class FileRow(_Base, table=True):
     size_bytes: int = Field(sa_column=_number())
     modified_at: int = Field(sa_column=_number())
     error: str = Field(sa_column=_text())
+    reason: str = Field(sa_column=_text())  # JSON of the collector: who held the file last; empty: not looked up
 
 
 def _table(row: type[SQLModel]) -> Table:
@@ -128,7 +139,7 @@ def _table(row: type[SQLModel]) -> Table:
 
 
 live_set, reference = _table(LiveSetRow), _table(ReferenceRow)
-version, base, file = _table(VersionRow), _table(BaseRow), _table(FileRow)
-PARTS = (reference, version, base, file)
+version, base, listing, file = _table(VersionRow), _table(BaseRow), _table(ListingRow), _table(FileRow)
+PARTS = (reference, version, base, listing, file)
 ALL = [live_set, *PARTS]
 metadata = _Base.metadata
