@@ -7,16 +7,20 @@ again; what it had deleted already is then `gone`, which is no error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
 from nessie_ops.gc.expand import Broken
 from nessie_ops.gc.recheck import Recheck
-from nessie_ops.gc.storage import Stores
+from nessie_ops.gc.storage import Deleted, ListedFile, StorageError, Stores
 from nessie_ops.store.livesets import FileRecord, LiveSets
 
 BATCH = 1000  # files of one look at the references; as many as S3 deletes by one request
+LOOKERS = 16  # files looked at at a time
+OPEN = ("pending", "failed")  # states of files that are still to be deleted
+_SECOND = 1_000_000  # S3 tells a single file's time by the second
 
 
 class Outcome(NamedTuple):
@@ -27,37 +31,83 @@ class Outcome(NamedTuple):
     broken: list[Broken]
 
 
-def delete_candidates(
-    stores: Stores,
-    sets: LiveSets,
-    number: int,
-    recheck: Recheck,
-    *,
-    states: Iterable[str] = ("pending", "failed"),
-    progress: Callable[[str, int], None] = lambda step, count: None,
-) -> Outcome:
-    """Delete the files of a live set that are in `states`."""
-    counts: Counter[str] = Counter()
-    freed = 0
-    files = iter(list_grouped(sets, number, tuple(states)))
-    while batch := list(islice(files, BATCH)):
-        broken = recheck.refresh()
-        if broken:
-            return Outcome(counts, freed, broken)
-        kept = [file.location for file in batch if recheck.is_live(file.location)]
-        sizes = {file.location: file.size_bytes for file in batch if file.location not in set(kept)}
-        ended = list(stores.delete(sizes))
-        sets.set_states(
-            number,
-            [*((name, "kept", "became reachable") for name in kept), *((d.location, d.state, d.error) for d in ended)],
-        )
-        counts["kept"] += len(kept)
-        counts.update(deleted.state for deleted in ended)
-        freed += sum(sizes[deleted.location] for deleted in ended if deleted.state == "deleted")
-        progress("files deleted", counts["deleted"])
-    return Outcome(counts, freed, [])
+class Deletion:
+    """How recorded files are deleted.
+
+    With `looks_again` each file is looked at before, and stays when it has been changed since it was listed.
+    `on_batch` is told the (folder, files deleted) of each batch; `is_dry_run` deletes nothing and records nothing.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        sets: LiveSets,
+        number: int,
+        recheck: Recheck,
+        *,
+        looks_again: bool = False,
+        is_dry_run: bool = False,
+        before_batch: Callable[[], None] = lambda: None,
+        on_batch: Callable[[str, int], None] = lambda base, count: None,
+        progress: Callable[[str, int], None] = lambda step, count: None,
+    ) -> None:
+        self._stores, self._sets, self._number, self._recheck = stores, sets, number, recheck
+        self._looks_again, self._is_dry_run = looks_again, is_dry_run
+        self._before_batch, self._on_batch, self._progress = before_batch, on_batch, progress
+
+    def run(self) -> Outcome:
+        """Delete all files that are still to be deleted, those that failed before once more."""
+        counts: Counter[str] = Counter()
+        freed = 0
+        # As they are in the beginning: a file that fails again is behind the place that has been read.
+        files = iter(self._sets.list_files(self._number, OPEN))
+        while batch := list(islice(files, BATCH)):
+            self._before_batch()
+            broken = self._recheck.refresh()
+            if broken:
+                return Outcome(counts, freed, broken)
+            ended = self._delete(batch)
+            if not self._is_dry_run:
+                self._sets.set_states(self._number, ended)
+            counts.update(deleted.state for deleted in ended)
+            sizes = {file.location: file.size_bytes for file in batch}
+            freed += sum(sizes[deleted.location] for deleted in ended if deleted.state == "deleted")
+            self._tell(batch, ended)
+            self._progress("files deleted", counts["deleted"])
+        return Outcome(counts, freed, [])
+
+    def _delete(self, batch: Sequence[FileRecord]) -> list[Deleted]:
+        kept = [
+            Deleted(file.location, "kept", "became reachable") for file in batch if self._recheck.is_live(file.location)
+        ]
+        done = {deleted.location for deleted in kept}
+        rest = [file for file in batch if file.location not in done]
+        if self._looks_again:
+            with ThreadPoolExecutor(LOOKERS, "nessie-ops-gc-look") as pool:
+                kept += [found for found in pool.map(self._look, rest) if found]
+            done = {deleted.location for deleted in kept}
+            rest = [file for file in rest if file.location not in done]
+        if self._is_dry_run:
+            return [*kept, *(Deleted(file.location, "deleted") for file in rest)]
+        return [*kept, *self._stores.delete(file.location for file in rest)]
+
+    def _look(self, file: FileRecord) -> Deleted | None:
+        """Why a file is not to be deleted any more, if so."""
+        try:
+            found = self._stores.of(file.location).stat(file.location)
+        except StorageError as error:
+            return Deleted(file.location, "failed", str(error))
+        if found is None:
+            return Deleted(file.location, "gone")
+        return Deleted(file.location, "kept", "was written anew") if is_changed(file, found) else None
+
+    def _tell(self, batch: Sequence[FileRecord], ended: Iterable[Deleted]) -> None:
+        bases = {file.location: file.base for file in batch}
+        for base, count in Counter(bases[found.location] for found in ended if found.state == "deleted").items():
+            self._on_batch(base, count)
 
 
-def list_grouped(sets: LiveSets, number: int, states: tuple[str, ...]) -> Iterator[FileRecord]:
-    """Files in these states as they are at the start, so that a file that fails again is not tried for ever."""
-    return sets.list_files(number, states)
+def is_changed(recorded: FileRecord, found: ListedFile) -> bool:
+    """Whether a file is not the one any more that was recorded."""
+    times = recorded.modified_at // _SECOND, found.modified_at // _SECOND
+    return recorded.size_bytes != found.size_bytes or times[0] != times[1]

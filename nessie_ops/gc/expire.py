@@ -6,7 +6,7 @@ deleted are not deleted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -15,14 +15,15 @@ import msgspec
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
-from nessie_ops.gc.deletion import Outcome, delete_candidates
+from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted
 from nessie_ops.gc.identify import Context, MarkSettings, from_micros
-from nessie_ops.gc.live import Bloom, Exact, LivePlaces, Overfull
+from nessie_ops.gc.lease import Heartbeat
+from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull
 from nessie_ops.gc.recheck import Recheck
 from nessie_ops.gc.source import Source
 from nessie_ops.gc.storage import Stores
-from nessie_ops.gc.sweep import Sweep, Verdict, count_candidates
+from nessie_ops.gc.sweep import LISTERS, Judge, Limits, Sweep, Verdict, count_candidates, read_verdicts
 from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.model import CommitHash
 from nessie_ops.store.livesets import BaseRecord, LiveSetRecord, LiveSets
@@ -30,15 +31,17 @@ from nessie_ops.store.livesets import BaseRecord, LiveSetRecord, LiveSets
 GRACE = timedelta(hours=24)  # what was written so long before the mark may belong to a commit that came after it
 MAX_FILES = 1_000_000  # deleted without --force
 MAX_SHARE = 0.5  # of the files that were listed, deleted without --force
-EXACT_FILES = 20_000_000  # live files up to which digests are held in memory, at some 100 bytes each
 
 
 class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to sweep; `max_modified_at` in microseconds since 1970, None: the mark's beginning less `grace`."""
+    """How to sweep; `max_modified_at` in microseconds since 1970, None: the mark's beginning less `grace`.
+
+    `is_exact` None: as long as there are not too many live files.
+    """
 
     max_modified_at: int | None = None
     grace: timedelta = GRACE
-    is_exact: bool = True
+    is_exact: bool | None = None
     expected_files: int = 1_000_000
     fpp: float = 0.00001
     allowed_fpp: float = 0.0001
@@ -50,6 +53,7 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_forced: bool = False
     is_deferred: bool = False
     is_dry_run: bool = False
+    listers: int = LISTERS
 
 
 class Swept(NamedTuple):
@@ -75,23 +79,67 @@ def max_modified_at(settings: SweepSettings, record: LiveSetRecord) -> int:
     return min(limit, record.created_at)  # nothing that was written since the mark was seen by it
 
 
-def sweep(sets: LiveSets, id: str, source: Source, stores: Stores, settings: SweepSettings, context: Context) -> Swept:
-    """Sweep a live set; what goes wrong with one table is told in the result, all else is raised and can be resumed."""
+class Hooks(NamedTuple):
+    """What is done with what was found: `explain` before anything is deleted, `report` at the end."""
+
+    explain: Callable[[Swept], None] = lambda swept: None
+    report: Callable[[Swept], None] = lambda swept: None
+
+
+def sweep(
+    sets: LiveSets,
+    id: str,
+    source: Source,
+    stores: Stores,
+    settings: SweepSettings,
+    context: Context,
+    hooks: Hooks = Hooks(),  # noqa: B008
+) -> Swept:
+    """Sweep a live set; what goes wrong with one table is told in the result, all else is raised and can be resumed.
+
+    What an earlier sweep found is used when it had the same settings.  A dry run leaves the live set as it was.
+    """
     limit = max_modified_at(settings, runs.get_live_set(sets, id))
     statuses = (runs.IDENTIFY_SUCCESS, runs.EXPIRY_IN_PROGRESS, runs.EXPIRY_FAILED)
     record = runs.take(sets, id, statuses, context)
+    marks = _fingerprint(settings, limit)
+    if record.figures != marks:
+        sets.forget_candidates(record.number)
     started = record.expiry_started_at or context.now()
-    sets.change(record.number, expected={}, status=runs.EXPIRY_IN_PROGRESS, expiry_started_at=started, error="")
+    running = {"status": runs.EXPIRY_IN_PROGRESS, "expiry_started_at": started, "figures": marks, "error": ""}
+    sets.change(record.number, expected={"owner": record.owner}, **running)
     try:
-        swept = _sweep(sets, record, source, stores, settings, limit, context)
+        with Heartbeat(lambda: runs.renew(sets, record, context)) as heartbeat:
+            swept = _sweep(sets, record, source, stores, settings, limit, context, hooks, heartbeat)
+            swept = swept._replace(record=_as_it_will_be(sets, swept, settings, context))
+            hooks.report(swept)
+        if settings.is_dry_run:
+            sets.forget_candidates(record.number)
     except BaseException as error:
         runs.fail(sets, record, runs.EXPIRY_FAILED, error)
         raise
-    status = runs.EXPIRY_FAILED if swept.stopped else runs.EXPIRY_SUCCESS
+    end = swept.record._asdict()
+    runs.release(sets, record, **{name: end[name] for name in ("status", "error", "expired_at", *running)})
+    return swept
+
+
+def _fingerprint(settings: SweepSettings, limit: int) -> str:
+    """What decides on candidates: two sweeps for which this is equal find the same."""
+    decisive = msgspec.structs.replace(
+        settings, max_modified_at=limit, grace=GRACE, max_files=0, max_share=0, is_forced=False, listers=0
+    )
+    return msgspec.json.encode(decisive).decode()
+
+
+def _as_it_will_be(sets: LiveSets, swept: Swept, settings: SweepSettings, context: Context) -> LiveSetRecord:
+    record = runs.get_live_set(sets, swept.record.id)
     if settings.is_dry_run:
-        status = runs.IDENTIFY_SUCCESS  # as before; what was recorded is found again
-    sets.change(record.number, expected={}, status=status, expired_at=context.now(), owner="", error=swept.stopped)
-    return swept._replace(record=runs.get_live_set(sets, id))
+        return record._replace(status=runs.IDENTIFY_SUCCESS, expiry_started_at=0, expired_at=0, figures="{}", error="")
+    unlisted = [f"{verdict.base}: {verdict.error}" for verdict in swept.verdicts if verdict.error]
+    why = [swept.stopped] if swept.stopped else unlisted
+    broken = [f"{row.content_id}: {row.location}: {row.why}" for row in swept.expansion.broken.values()]
+    status = runs.EXPIRY_FAILED if why else runs.EXPIRY_SUCCESS
+    return record._replace(status=status, expired_at=context.now(), error="\n".join((why or broken)[:100]))
 
 
 def _sweep(
@@ -102,6 +150,8 @@ def _sweep(
     settings: SweepSettings,
     limit: int,
     context: Context,
+    hooks: Hooks,
+    heartbeat: Heartbeat,
 ) -> Swept:
     live, expansion = expand_live(sets, record, source, stores, settings, context)
     known = _known_bases(sets, record, source, stores, settings, expansion, context)
@@ -110,25 +160,27 @@ def _sweep(
         record.number,
         (BaseRecord(content, base) for base, contents in bases.owners.items() for content in contents),
     )
-    done = {base.place for base in sets.list_bases(record.number) if base.is_listed}
-    finder = Sweep(
+    earlier = read_verdicts(sets, record.number)
+    done = {verdict.base for verdict in earlier}
+    judge = Judge(stores, live, Blocked(stores, expansion, bases), Limits(limit, record.created_at))
+    finder = Sweep(stores, sets, record.number, judge, bases, listers=settings.listers, progress=context.progress)
+    heartbeat.check()
+    verdicts = earlier + finder.find([base for base in bases.listed if base not in done])
+    swept = Swept(record, expansion, bases, verdicts, None, _too_many(verdicts, settings))
+    hooks.explain(swept)
+    heartbeat.check()
+    if swept.stopped or settings.is_dry_run or settings.is_deferred:
+        return swept
+    outcome = Deletion(
         stores,
         sets,
         record.number,
-        live,
-        Blocked(stores, expansion, bases),
-        max_modified_at=limit,
+        make_recheck(sets, record, source, stores, settings.only_named),
+        looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
+        before_batch=heartbeat.check,
         progress=context.progress,
-    )
-    verdicts = finder.find([base for base in bases.listed if base not in done])
-    runs.renew(sets, record, context)
-    stopped = _too_many(verdicts, settings)
-    outcome = None
-    if not stopped and not settings.is_dry_run and not settings.is_deferred:
-        recheck = make_recheck(sets, record, source, stores, settings.only_named)
-        outcome = delete_candidates(stores, sets, record.number, recheck, progress=context.progress)
-        stopped = describe_broken(outcome.broken)
-    return Swept(record, expansion, bases, verdicts, outcome, stopped)
+    ).run()
+    return swept._replace(outcome=outcome, stopped=describe_broken(outcome.broken))
 
 
 def _known_bases(
@@ -159,9 +211,13 @@ def expand_live(
     context: Context,
 ) -> tuple[LivePlaces, Expansion]:
     """The live files of a live set; a Bloom filter that is too small is made anew, twice as large."""
-    expected = settings.expected_files
+    expected, is_exact = settings.expected_files, settings.is_exact
     while True:
-        live: LivePlaces = Exact() if settings.is_exact else Bloom(expected, settings.fpp, settings.allowed_fpp)
+        live: LivePlaces = (
+            Exact(EXACT_FILES if is_exact is None else None)
+            if is_exact is not False
+            else Bloom(expected, settings.fpp, settings.allowed_fpp)
+        )
         expander = Expander(stores, live, only_named=settings.only_named, progress=context.progress)
         try:
             expansion = expander.expand(
@@ -169,7 +225,8 @@ def expand_live(
                 for row in sets.list_versions(record.number)
             )
         except Overfull:
-            expected *= 2
+            expected = 2 * (expected if is_exact is False else max(expected, EXACT_FILES))
+            is_exact = False
             continue
         _break_heads(sets, record, source, expander)
         return live, expansion

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from nessie_ops.errors import BadRequest
+from nessie_ops.gc.lease import Heartbeat, is_dead
 from nessie_ops.gc.mark import Live, Marker, Pinned
 from nessie_ops.gc.policies import Policies, decode_bound, encode_bound
 from nessie_ops.gc.source import Source
@@ -70,7 +71,18 @@ def begin(sets: LiveSets, source: Source, id: str, settings: MarkSettings, conte
 def identify(sets: LiveSets, source: Source, id: str, context: Context) -> LiveSetRecord:
     """Walk the references of a live set that have not been walked yet.  Any failure leaves what is done."""
     record = take(sets, id, (IDENTIFY_IN_PROGRESS, IDENTIFY_FAILED), context)
+    sets.change(record.number, expected={}, status=IDENTIFY_IN_PROGRESS, error="")
     try:
+        _walk(sets, source, record, context)
+    except BaseException as error:
+        fail(sets, record, IDENTIFY_FAILED, error)
+        raise
+    release(sets, record, status=IDENTIFY_SUCCESS, identified_at=context.now(), error="")
+    return get_live_set(sets, id)
+
+
+def _walk(sets: LiveSets, source: Source, record: LiveSetRecord, context: Context) -> None:
+    with Heartbeat(lambda: renew(sets, record, context)) as heartbeat:
         marker = Marker(source, context.progress)
         for reference in sets.list_references(record.number):
             if reference.is_done:
@@ -78,13 +90,8 @@ def identify(sets: LiveSets, source: Source, id: str, context: Context) -> LiveS
             else:
                 marked = marker.mark(_pinned(reference))
                 versions = list(_records(marked.live))
+                heartbeat.check()
                 sets.finish_reference(record.number, reference.ordinal, marked.commits, marked.last, versions)
-                renew(sets, record, context)
-    except BaseException as error:
-        fail(sets, record, IDENTIFY_FAILED, error)
-        raise
-    sets.change(record.number, expected={}, status=IDENTIFY_SUCCESS, identified_at=context.now(), owner="", error="")
-    return get_live_set(sets, id)
 
 
 def get_live_set(sets: LiveSets, id: str) -> LiveSetRecord:
@@ -102,16 +109,28 @@ def take(sets: LiveSets, id: str, statuses: Sequence[str], context: Context) -> 
     record = get_live_set(sets, id)
     if record.status not in statuses:
         raise BadRequest(f"live-set-id: the live set {id} is in status {record.status}, not {' or '.join(statuses)}.")
+    if is_dead(record.owner):
+        sets.change(record.number, expected={"owner": record.owner}, owner="")
     if not sets.take(record.number, context.owner, context.now(), _until(context)):
         raise BadRequest(
-            f"live-set-id: another run works on the live set {id}; it can be taken over when its lease ends."
+            f"live-set-id: another run works on the live set {id}; should it have been killed on another machine, "
+            "then its lease ends within five minutes."
         )
+    if get_live_set(sets, id).status not in statuses:  # changed just before it was taken
+        sets.change(record.number, expected={"owner": context.owner}, owner="")
+        return take(sets, id, statuses, context)
     return get_live_set(sets, id)
 
 
 def renew(sets: LiveSets, record: LiveSetRecord, context: Context) -> None:
     """Say that this run is still at work; BadRequest when another has taken over."""
     if not sets.take(record.number, context.owner, context.now(), _until(context)):
+        raise BadRequest(f"live-set-id: another run has taken over the live set {record.id}.")
+
+
+def release(sets: LiveSets, record: LiveSetRecord, **values: object) -> None:
+    """Set the last columns of a run and end its lease; BadRequest when another has taken over."""
+    if not sets.change(record.number, expected={"owner": record.owner}, owner="", **values):
         raise BadRequest(f"live-set-id: another run has taken over the live set {record.id}.")
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from pybloom_live import BloomFilter
 
 from nessie_ops.errors import BadRequest
 
-MAX_ENLARGEMENTS = 24  # doublings of a filter: from 1 file to 16 million
+EXACT_FILES = 20_000_000  # live files up to which digests are held in memory, at some 100 bytes each
 
 
 class LivePlaces(Protocol):
@@ -24,24 +25,28 @@ class LivePlaces(Protocol):
     def __len__(self) -> int: ...
 
 
+class Overfull(Exception):
+    """More places were added than this kind of set is made for."""
+
+
 class Exact:
     """Digests of 128 bits: that two files of 10⁹ have the same is a chance of 10⁻²¹, and would keep one of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self._digests: set[bytes] = set()
+        self._limit = limit
 
     def add(self, places: Iterable[str]) -> None:
+        """Add places; Overfull once there are more than the limit."""
         self._digests.update(hashlib.blake2b(place.encode(), digest_size=16).digest() for place in places)
+        if self._limit is not None and len(self._digests) > self._limit:
+            raise Overfull
 
     def __contains__(self, place: str) -> bool:
         return hashlib.blake2b(place.encode(), digest_size=16).digest() in self._digests
 
     def __len__(self) -> int:
         return len(self._digests)
-
-
-class Overfull(Exception):
-    """A filter took in so many places that its error rate is above what is allowed."""
 
 
 class Bloom:
@@ -76,13 +81,5 @@ class Bloom:
 
 def _places_at(bits: int, slices: int, rate: float) -> int:
     """After how many places a filter of so many bits in so many slices has this error rate."""
-    import math
-
     per_slice = bits / slices
     return max(1, int(-per_slice * math.log(1 - rate ** (1 / slices))))
-
-
-def enlarging(expected: int, fpp: float, allowed: float) -> Iterable[Callable[[], Bloom]]:
-    """Makers of filters, each for twice as many places as the one before."""
-    for step in range(MAX_ENLARGEMENTS):
-        yield lambda size=expected << step: Bloom(size, fpp, allowed)  # type: ignore[misc]

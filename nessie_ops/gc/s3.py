@@ -48,7 +48,7 @@ class S3Files:
         self._lock = threading.Lock()
         self._client_: Any = None
         self._buckets: dict[str, S3Store] = {}
-        self.requests: dict[str, int] = dict.fromkeys(("get", "list", "delete"), 0)
+        self.requests: dict[str, int] = dict.fromkeys(("get", "list", "head", "delete"), 0)
 
     def physical(self, location: str) -> str:
         return place_of(location)
@@ -87,6 +87,15 @@ class S3Files:
             token = page.get("NextContinuationToken", "")
             if not page.get("IsTruncated") or not token:
                 return
+
+    def stat(self, location: str) -> ListedFile | None:
+        bucket, key = split(location)
+        self._count("head")
+        try:
+            found = self._call("head_object", location, Bucket=bucket, Key=key)
+        except FileNotFoundError:
+            return None
+        return ListedFile(location, int(found["ContentLength"]), int(found["LastModified"].timestamp() * 1_000_000))
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         by_bucket: dict[str, list[str]] = {}

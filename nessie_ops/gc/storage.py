@@ -55,6 +55,9 @@ class Storage(Protocol):
     def list_files(self, base: str) -> Iterator[ListedFile]:
         """All files below a folder; none when it is not there.  StorageError."""
 
+    def stat(self, location: str) -> ListedFile | None:
+        """A file as it is now; None when it is gone.  StorageError."""
+
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         """Delete files; raises nothing for a single file."""
 
@@ -97,6 +100,15 @@ class LocalFiles:
                 continue  # deleted meanwhile, or a base that nothing was ever written to
             except OSError as error:
                 raise StorageError(f"{folder}: {error.strerror}") from error
+
+    def stat(self, location: str) -> ListedFile | None:
+        try:
+            found = os.stat(_path_of(location), follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(f"{location}: {error.strerror}") from error
+        return ListedFile(location, found.st_size, found.st_mtime_ns // 1000)
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         return [self._delete(location) for location in locations]
@@ -158,6 +170,15 @@ class OtherFiles:
                     folders.append(row["name"])
                 elif row["type"] == "file" and not row["name"].endswith("/"):
                     yield ListedFile(self._fs.unstrip_protocol(row["name"]), int(row["size"] or 0), _modified(row))
+
+    def stat(self, location: str) -> ListedFile | None:
+        try:
+            row = self._fs.info(self._fs._strip_protocol(location), refresh=True)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise StorageError(f"{location}: {type(error).__name__}: {str(error)[:200]}") from error
+        return ListedFile(location, int(row["size"] or 0), _modified(row))
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         return [self._delete(location) for location in locations]

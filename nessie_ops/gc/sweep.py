@@ -1,35 +1,98 @@
 """Sweep: lists the bases and finds what is to be deleted.  Deletes nothing itself.
 
 Decided for each physical file over the live files of all contents: a file is a candidate when it is not live, lies
-in no folder of a broken content, and was last changed before the limit.  Candidates are recorded base by base, so
-that a sweep that was cut short goes on where it stopped.
+in no folder of a broken content, and was last changed before the limit.  Candidates are recorded as they are found,
+and what was found below a base when it has been listed to its end, so that a sweep that was cut short goes on where
+it stopped, and knows what it had found.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
-from nessie_ops.gc.bases import Blocked
+import msgspec
+
+from nessie_ops.gc.bases import Bases, Blocked
 from nessie_ops.gc.live import LivePlaces
-from nessie_ops.gc.places import NotAPlace
+from nessie_ops.gc.places import NotAPlace, is_within, list_folders
 from nessie_ops.gc.storage import ListedFile, StorageError, Stores
-from nessie_ops.store.livesets import FileRecord, LiveSets
+from nessie_ops.store.livesets import FileRecord, ListingRecord, LiveSets
 
 LISTERS = 8  # bases listed at a time
+AGES = (1, 7, 30, 90, 365)  # days before the mark, between which files are counted
+FATES = ("live", "dead", "young", "broken", "unclear")
 _BATCH = 5000  # candidates recorded by one transaction
+_DAY = 86_400_000_000
 
 
-class Verdict(NamedTuple):
-    """What was found below one base: files and bytes by what is to become of them, or why it was not listed."""
+class Tally(msgspec.Struct):
+    """Files and their bytes."""
+
+    files: int = 0
+    size_bytes: int = 0
+
+    def add(self, files: int, size_bytes: int) -> None:
+        self.files += files
+        self.size_bytes += size_bytes
+
+
+class Verdict(msgspec.Struct):
+    """What was found below one base, by what is to become of it, or why it was not listed to its end.
+
+    `by_folder` has tallies by fate for each table's own folder in the base; `by_age` for each age: the number of
+    `AGES` that a file is not younger than.
+    """
 
     base: str
-    files: Counter[str]
-    size_bytes: Counter[str]
+    by_folder: dict[str, dict[str, Tally]] = {}
+    by_age: dict[int, dict[str, Tally]] = {}
     error: str = ""
+
+    def add(self, folder: str, age: int, fate: str, size_bytes: int) -> None:
+        for group in (self.by_folder.setdefault(folder, {}), self.by_age.setdefault(age, {})):
+            group.setdefault(fate, Tally()).add(1, size_bytes)
+
+    def count(self, fate: str) -> Tally:
+        """All files of this fate."""
+        total = Tally()
+        for group in self.by_folder.values():
+            found = group.get(fate, Tally())
+            total.add(found.files, found.size_bytes)
+        return total
+
+
+class Limits(NamedTuple):
+    """Microseconds since 1970: files changed later than `max_modified_at` stay; ages count back from `marked_at`."""
+
+    max_modified_at: int
+    marked_at: int
+
+
+class Judge:
+    """Decides what is to become of a file."""
+
+    def __init__(self, stores: Stores, live: LivePlaces, blocked: Blocked, limits: Limits) -> None:
+        self._stores, self._live, self._blocked, self._limits = stores, live, blocked, limits
+
+    def judge(self, file: ListedFile) -> str:
+        """`live`, `unclear`, `broken`, `young` or `dead`."""
+        try:
+            place = self._stores.physical(file.location)
+        except NotAPlace:
+            return "unclear"  # a name with dots as elements, which readers may take for another place
+        if place in self._live:
+            return "live"
+        if self._blocked.holds(place):
+            return "broken"
+        return "young" if file.modified_at > self._limits.max_modified_at else "dead"
+
+    def age_of(self, file: ListedFile) -> int:
+        """The number of `AGES` that the file is not younger than."""
+        return bisect(AGES, (self._limits.marked_at - file.modified_at) / _DAY)
 
 
 class Sweep:
@@ -40,60 +103,69 @@ class Sweep:
         stores: Stores,
         sets: LiveSets,
         number: int,
-        live: LivePlaces,
-        blocked: Blocked,
+        judge: Judge,
+        bases: Bases,
         *,
-        max_modified_at: int,
+        listers: int = LISTERS,
         progress: Callable[[str, int], None] = lambda step, count: None,
     ) -> None:
-        self._stores, self._sets, self._number = stores, sets, number
-        self._live, self._blocked = live, blocked
-        self._max_modified_at = max_modified_at
+        self._stores, self._sets, self._number, self._judge = stores, sets, number, judge
+        self._folders = {base: Folders(base, bases.owners) for base in bases.listed}
+        self._listers = listers
         self._progress = progress
 
     def find(self, bases: Sequence[str]) -> list[Verdict]:
         """List `bases`, which must not overlap, and record the candidates below them."""
         listed = 0
         verdicts = []
-        with ThreadPoolExecutor(LISTERS, "nessie-ops-gc-list") as pool:
+        with ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool:
             for verdict in pool.map(self._find, bases):
-                listed += sum(verdict.files.values())
+                listed += sum(verdict.count(fate).files for fate in FATES)
                 self._progress("files listed", listed)
                 verdicts.append(verdict)
         return verdicts
 
     def _find(self, base: str) -> Verdict:
-        verdict = Verdict(base, Counter(), Counter())
+        verdict = Verdict(base)
         try:
             candidates = self._candidates(base, verdict)
             while batch := list(islice(candidates, _BATCH)):
-                self._sets.add_files(self._number, [], batch)
+                self._sets.add_files(self._number, batch)
         except StorageError as error:
-            return verdict._replace(error=str(error))
-        self._sets.add_files(self._number, [base], [])
+            verdict.error = str(error)
+            return verdict
+        self._sets.add_files(self._number, [], ListingRecord(base, msgspec.json.encode(verdict).decode()))
         return verdict
 
     def _candidates(self, base: str, verdict: Verdict) -> Iterator[FileRecord]:
+        folders = self._folders[base]
         for file in self._stores.of(base).list_files(base):
-            fate = self._judge(file)
-            verdict.files[fate] += 1
-            verdict.size_bytes[fate] += file.size_bytes
+            fate = self._judge.judge(file)
+            verdict.add(folders.of(file.location), self._judge.age_of(file), fate, file.size_bytes)
             if fate == "dead":
                 yield FileRecord(file.location, base, file.size_bytes, file.modified_at)
 
-    def _judge(self, file: ListedFile) -> str:
-        """`live`, `unclear`, `broken`, `young` or `dead`."""
-        try:
-            place = self._stores.physical(file.location)
-        except NotAPlace:
-            return "unclear"  # a name with dots as elements, which readers may take for another place
-        if place in self._live:
-            return "live"
-        if self._blocked.holds(place):
-            return "broken"
-        return "young" if file.modified_at > self._max_modified_at else "dead"
+
+class Folders:
+    """The folders of contents that lie in a base, the base among them."""
+
+    def __init__(self, base: str, folders: Iterable[str]) -> None:
+        self._base = base
+        self._known = {folder for folder in folders if is_within(folder, base)}
+
+    def of(self, location: str) -> str:
+        """The innermost folder of a content that holds the file."""
+        if len(self._known) <= 1:
+            return self._base
+        return next((folder for folder in list_folders(location) if folder in self._known), self._base)
+
+
+def read_verdicts(sets: LiveSets, number: int) -> list[Verdict]:
+    """What earlier runs found below the bases that they listed to the end."""
+    return [msgspec.json.decode(row.figures, type=Verdict) for row in sets.list_listings(number)]
 
 
 def count_candidates(verdicts: Sequence[Verdict]) -> tuple[int, int]:
     """How many files are dead, and how many were listed."""
-    return sum(verdict.files["dead"] for verdict in verdicts), sum(sum(verdict.files.values()) for verdict in verdicts)
+    total = {fate: sum(verdict.count(fate).files for verdict in verdicts) for fate in FATES}
+    return total["dead"], sum(total.values())
