@@ -14,7 +14,8 @@ LAYERS = (
     {"store"},
     {"versioning"},
     {"catalog", "events"},
-    {"gc", "sql", "server", "cli", ""},  # the empty name: the package's own public names
+    {"gc"},
+    {"sql", "server", "cli", ""},  # the empty name: the package's own public names
     {"resources"},
     {"assets"},
     {"schedules"},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
 
-from nessie_ops.cli import apply, branch, check, events, inspect, store
+from nessie_ops.cli import apply, branch, check, events, gc, inspect, store
+from nessie_ops.cli.output import print_version
 from nessie_ops.cli.serve import Serve, make_serve
 from nessie_ops.errors import NessieOpsError
 
@@ -27,6 +27,7 @@ def build_app(serve: Serve) -> typer.Typer:
     app.add_typer(branch.app, name="branch")
     app.add_typer(check.app, name="check")
     app.add_typer(events.app, name="events")
+    app.add_typer(gc.app, name="gc")
     app.add_typer(store.app, name="store")
     for name, command in (inspect.COMMANDS | apply.COMMANDS).items():
         app.command(name)(command)
@@ -42,18 +43,9 @@ def run(app: typer.Typer) -> None:
         sys.exit(1)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        try:
-            print(f"nessie-ops {version('nessie-ops')}")
-        except PackageNotFoundError:
-            print("nessie-ops, run from its source")
-        raise typer.Exit
-
-
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 import typer
+
+
+def print_version(wanted: bool) -> None:
+    """What `--version` does: print the version and exit."""
+    if wanted:
+        try:
+            print(f"nessie-ops {version('nessie-ops')}")
+        except PackageNotFoundError:
+            print("nessie-ops, run from its source")
+        raise typer.Exit
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,7 @@ Knows no endpoint.  A write whose answer is lost is never sent again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
 import httpx
@@ -18,6 +18,7 @@ from nessie_ops.model import wire
 
 PAGE = 1_000  # rows of one request
 IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LOOK = "It may have been done: look before repeating it."
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BY_CODE: dict[str, type[NessieOpsError]] = {
@@ -50,8 +51,18 @@ R = TypeVar("R")
 class Connection:
     """A connection pool to one server; close it, or use it as a context manager."""
 
-    def __init__(self, base_uri: str, *, connect_timeout_s: float = 5.0, read_timeout_s: float = 120.0) -> None:
-        """`base_uri` is the server's root, such as `http://127.0.0.1:19120`; nothing is sent yet."""
+    def __init__(
+        self,
+        base_uri: str,
+        *,
+        connect_timeout_s: float = 5.0,
+        read_timeout_s: float = 120.0,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        """`base_uri` is the server's root, such as `http://127.0.0.1:19120`; nothing is sent yet.
+
+        `headers` go with every request, such as one that says who asks.
+        """
         base = base_uri.rstrip("/").removesuffix("/api/v2")
         try:
             parts = httpx.URL(base)
@@ -61,7 +72,7 @@ class Connection:
             raise BadRequest(f"uri: '{base_uri[:200]}' is not an http or https URL.")
         self.base_uri = base
         self._http = httpx.Client(
-            headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity"},
+            headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity", **headers},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
             trust_env=parts.host not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself

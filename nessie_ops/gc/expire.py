@@ -17,9 +17,10 @@ from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted
-from nessie_ops.gc.identify import Context, MarkSettings, from_micros
+from nessie_ops.gc.identify import Context, from_micros
+from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.gc.lease import Heartbeat
-from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull
+from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull, check_rates
 from nessie_ops.gc.recheck import Recheck
 from nessie_ops.gc.source import Source
 from nessie_ops.gc.storage import Stores
@@ -129,6 +130,16 @@ def _fingerprint(settings: SweepSettings, limit: int) -> str:
         settings, max_modified_at=limit, grace=GRACE, max_files=0, max_share=0, is_forced=False, listers=0
     )
     return msgspec.json.encode(decisive).decode()
+
+
+def read_settings(record: LiveSetRecord) -> SweepSettings:
+    """Those settings of the last sweep of a live set that decided on candidates; the defaults when there was none."""
+    return msgspec.json.decode(record.figures, type=SweepSettings)
+
+
+def check_filter(settings: SweepSettings) -> None:
+    """BadRequest when no Bloom filter can be made of these settings."""
+    check_rates(settings.expected_files, settings.fpp, settings.allowed_fpp)
 
 
 def _as_it_will_be(sets: LiveSets, swept: Swept, settings: SweepSettings, context: Context) -> LiveSetRecord:
@@ -246,7 +257,7 @@ def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, expander
 
 def make_recheck(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores, only_named: bool) -> Recheck:
     """What looks at the references again, from where the mark pinned them."""
-    policies = msgspec.json.decode(record.settings, type=MarkSettings).policies
+    policies = runs.get_settings(record).policies
     return Recheck(source, stores, runs.pinned(sets, record), policies.of, only_named=only_named)
 
 

@@ -18,6 +18,14 @@ from nessie_ops.store.livesets import LiveSetRecord, LiveSets, ReferenceRecord, 
 
 IDENTIFY_IN_PROGRESS, IDENTIFY_SUCCESS, IDENTIFY_FAILED = "IDENTIFY_IN_PROGRESS", "IDENTIFY_SUCCESS", "IDENTIFY_FAILED"
 EXPIRY_IN_PROGRESS, EXPIRY_SUCCESS, EXPIRY_FAILED = "EXPIRY_IN_PROGRESS", "EXPIRY_SUCCESS", "EXPIRY_FAILED"
+STATUSES = (
+    IDENTIFY_IN_PROGRESS,
+    IDENTIFY_SUCCESS,
+    IDENTIFY_FAILED,
+    EXPIRY_IN_PROGRESS,
+    EXPIRY_SUCCESS,
+    EXPIRY_FAILED,
+)
 LEASE = timedelta(minutes=5)  # of the run that works on a live set, renewed at every step; then another may take over
 
 
@@ -102,6 +110,11 @@ def get_live_set(sets: LiveSets, id: str) -> LiveSetRecord:
             f"live-set-id: there is no live set {id[:80]}; `nessie-ops gc list` shows those that there are."
         )
     return found
+
+
+def get_settings(record: LiveSetRecord) -> MarkSettings:
+    """What a live set was marked with."""
+    return msgspec.json.decode(record.settings, type=MarkSettings)
 
 
 def take(sets: LiveSets, id: str, statuses: Sequence[str], context: Context) -> LiveSetRecord:

@@ -19,12 +19,12 @@ from typing import Self
 from nessie_ops.errors import BadRequest, StoreUnavailable
 
 BEAT_S = 60  # between two renewals of a lease of five minutes
-_OWNER = re.compile(r"([0-9a-f]{16})-(\d+)-(\d+)")
+_OWNER = re.compile(r"([0-9a-f]{16})-(\d+)-(\d+)(?:-[0-9a-f]{1,16})?")
 
 
-def this_process() -> str:
-    """The name of this process, which no other has, on any machine."""
-    return f"{_machine()}-{os.getpid()}-{_started_at(os.getpid()) or 0}"
+def name_run(run: str) -> str:
+    """The name of a run of this process; `run` are hexadecimal digits that tell it from the process's others."""
+    return f"{_machine()}-{os.getpid()}-{_started_at(os.getpid()) or 0}-{run[:8]}"
 
 
 def is_dead(owner: str) -> bool:

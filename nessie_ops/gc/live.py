@@ -53,12 +53,7 @@ class Bloom:
     """A filter for `expected` places with error rate `fpp`; Overfull once the rate is above `allowed`."""
 
     def __init__(self, expected: int, fpp: float, allowed: float) -> None:
-        if not 0 < fpp <= allowed < 1:
-            raise BadRequest(
-                f"fpp: {fpp} and allowed-fpp: {allowed} must be above 0, below 1, and the first not larger."
-            )
-        if expected < 1:
-            raise BadRequest("expected-file-count: must be positive.")
+        check_rates(expected, fpp, allowed)
         self._filter = BloomFilter(expected, fpp)
         # The filter refuses more than its capacity, so it has room for as many as keep the rate allowed.
         self._limit = _places_at(self._filter.num_bits, self._filter.num_slices, allowed)
@@ -77,6 +72,14 @@ class Bloom:
 
     def __len__(self) -> int:
         return int(self._filter.count)
+
+
+def check_rates(expected: int, fpp: float, allowed: float) -> None:
+    """BadRequest when no filter can be made so."""
+    if not 0 < fpp <= allowed < 1:
+        raise BadRequest(f"fpp: {fpp} and allowed-fpp: {allowed} must be above 0, below 1, and the first not larger.")
+    if expected < 1:
+        raise BadRequest("expected-file-count: must be positive.")
 
 
 def _places_at(bits: int, slices: int, rate: float) -> int:

@@ -1,0 +1,57 @@
+"""Options that several commands share: a parameter that is a NamedTuple of options becomes those options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from nessie_ops.cli.output import print_version
+
+Version = Annotated[
+    bool, typer.Option("-V", "--version", help="Print the version and exit.", callback=print_version, is_eager=True)
+]
+
+
+def option(*names: str, help: str, env: bool = True, **more: Any) -> Any:
+    """An option whose value may also be in NESSIE_GC_ and its long name, as in `NESSIE_GC_DEFAULT_CUTOFF`."""
+    long = next(name for name in names if name.startswith("--")).partition("/")[0]
+    variable = "NESSIE_GC_" + long.removeprefix("--").upper().replace("-", "_")
+    return typer.Option(*names, help=help, envvar=variable if env else None, show_default=False, **more)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A function that typer can make a command of, with `-V`."""
+    groups: dict[str, Any] = {}
+    parameters: dict[str, Parameter] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in signature(function).parameters.items():
+        if hasattr(hints[name], "_fields"):
+            groups[name] = hints[name]
+            parameters |= _fields_of(hints[name])
+        else:
+            parameters[name] = parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+    parameters["show_version"] = Parameter("show_version", Parameter.KEYWORD_ONLY, default=False, annotation=Version)
+
+    @wraps(function)
+    def call(**options: Any) -> None:
+        del options["show_version"]
+        values = {
+            name: group(**{field: options.pop(field) for field in group._fields}) for name, group in groups.items()
+        }
+        function(**values, **options)
+
+    call.__signature__ = signature(call).replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    call.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    return call
+
+
+def _fields_of(group: Any) -> dict[str, Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return {
+        name: Parameter(name, Parameter.KEYWORD_ONLY, default=group._field_defaults[name], annotation=hints[name])
+        for name in group._fields
+    }

@@ -1,0 +1,204 @@
+"""`nessie-ops gc sweep` and `gc`: delete what is not live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import typer
+
+from nessie_ops.cli.gc import marking as marks
+from nessie_ops.cli.gc.groups import command
+from nessie_ops.cli.gc.options import AsJson, Chosen, Database, Files, Marking, Origin, Sweeping, TimeZone
+from nessie_ops.cli.gc.parts import (
+    Opened,
+    choose,
+    make_context,
+    open_files,
+    open_sets,
+    open_source,
+    report_folder,
+    usage,
+    warn,
+)
+from nessie_ops.cli.gc.show import format_duration, parse_zone, to_json
+from nessie_ops.cli.output import print_json
+from nessie_ops.gc import expire, report
+from nessie_ops.gc import identify as runs
+from nessie_ops.gc.expire import Hooks, SweepSettings, Swept
+from nessie_ops.gc.explain import Explainer
+from nessie_ops.gc.identify import Context
+from nessie_ops.gc.storage import Stores
+from nessie_ops.gc.sweep import Tally
+from nessie_ops.model import GarbageCollectorConfig, parse_time
+from nessie_ops.model.repository import parse_duration
+from nessie_ops.store.livesets import LiveSets
+
+
+@command
+def sweep(
+    chosen: Chosen,
+    sweeping: Sweeping,
+    files: Files,
+    origin: Origin,
+    database: Database,
+    time_zone: TimeZone = "",
+    as_json: AsJson = False,
+) -> None:
+    """Delete the files that a live set does not need; one that failed or was killed goes on where it stopped.
+
+    Looks at the references again before it deletes.  Exit code 1 when a table could not be read, or a file not be
+    deleted.
+    """
+    parse_zone(time_zone)
+    id, context = choose(chosen), make_context()
+    with open_sets(database) as sets:
+        failed = _sweep(sets, id, origin, sweeping, files, context, as_json)
+    raise typer.Exit(int(failed))
+
+
+@command
+def gc(
+    marking: Marking,
+    sweeping: Sweeping,
+    files: Files,
+    origin: Origin,
+    database: Database,
+    time_zone: TimeZone = "",
+    as_json: AsJson = False,
+) -> None:
+    """Find what is live, and delete the rest: `mark-live` and `sweep` in one.  The one command for --inmemory."""
+    parse_zone(time_zone)
+    if database.inmemory and sweeping.defer_deletes:
+        raise typer.BadParameter("--defer-deletes: has to be recorded, so it does not go with --inmemory.")
+    context = make_context()
+    read_settings(sweeping, None)
+    with open_sets(database, may_be_in_memory=True) as sets:
+        record = marks.mark_or_resume(sets, origin, marking, context)
+        if not as_json:
+            typer.secho(marks.describe(record), bold=True, fg="green")
+        failed = _sweep(sets, record.id, origin, sweeping, files, context, as_json)
+    raise typer.Exit(int(failed))
+
+
+def _sweep(
+    sets: LiveSets,
+    id: str,
+    origin: Origin,
+    sweeping: Sweeping,
+    files: Files,
+    context: Context,
+    as_json: bool,
+) -> bool:
+    """Sweep and tell; whether something went wrong."""
+    marked = runs.get_settings(runs.get_live_set(sets, id)).source
+    with open_source(origin, marked) as opened:
+        run = _Run(sets, opened, open_files(files), sweeping, context)
+        swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, Hooks(run.explain, run.report))
+    assert run.found and run.written
+    failures = run.found.states.get("failed", Tally()).files
+    if as_json:
+        paths = {"json": str(run.written.json), "html": str(run.written.html)}
+        print_json({"liveSet": to_json(swept.record), "report": run.found, "reports": paths})
+    else:
+        typer.secho(_describe(swept, run), bold=True, fg="green")
+    for trouble in _troubles(swept):
+        warn(trouble)
+    warn(f"report: {run.written.html}")
+    return bool(failures or swept.stopped or swept.expansion.broken or any(each.error for each in swept.verdicts))
+
+
+class _Run:
+    """One sweep with its reasons and its report."""
+
+    def __init__(self, sets: LiveSets, opened: Opened, stores: Stores, sweeping: Sweeping, context: Context) -> None:
+        self.sets, self.opened, self.stores, self.sweeping, self.context = sets, opened, stores, sweeping, context
+        self.settings = read_settings(sweeping, opened.config)
+        self.why_not = ""
+        self.found: report.Report | None = None
+        self.written: report.Written | None = None
+        self.started = context.now()
+
+    @property
+    def kind(self) -> str:
+        return "dry run" if self.settings.is_dry_run else "deferred" if self.settings.is_deferred else "sweep"
+
+    def explain(self, swept: Swept) -> None:
+        """Look up who held dead files last, while their manifests are there."""
+        if self.sweeping.explain is False:
+            self.why_not = "--no-explain"
+            return
+        explainer = Explainer(
+            self.stores,
+            self.opened.source,
+            self.opened.past,
+            always=bool(self.sweeping.explain),
+            only_named=self.settings.only_named,
+            progress=self.context.progress,
+        )
+        self.why_not = explainer.explain(self.sets, swept.record.number).why_not
+        if self.why_not:
+            warn(f"who held the dead files last is not looked up: {self.why_not}")
+
+    def report(self, swept: Swept) -> None:
+        """Write the report, before a dry run forgets what it found."""
+        settings = msgspec.to_builtins(self.settings, str_keys=True)
+        settings["maxModifiedAt"] = report.format_time(expire.max_modified_at(self.settings, swept.record))
+        written = report.format_time(self.context.now())
+        self.found = report.of_sweep(self.sets, swept, self.kind, _worth_telling(settings), written, self.why_not)
+        name = f"{swept.record.id}{'-dry-run' if self.settings.is_dry_run else ''}"
+        folder = report_folder(self.sweeping.report_dir)
+        self.written = report.write(self.found, self.sets, swept.record.number, folder, name)
+
+
+def _worth_telling(settings: dict[str, Any]) -> dict[str, Any]:
+    names = ("maxModifiedAt", "grace", "is_exact", "only_named", "allowed_locations", "max_files", "max_share")
+    return {name: settings[name] for name in (*names, "is_forced", "is_deferred", "is_dry_run")}
+
+
+def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> SweepSettings:
+    """The settings of a sweep, by default those of the repository's configuration; a usage error."""
+    grace = sweeping.grace_period or (config.new_files_grace_period if config else "") or "PT24H"
+    expected = sweeping.expected_file_count or (config.expected_file_count_per_content if config else 0) or 1_000_000
+    with usage():
+        limit = sweeping.max_file_modification
+        settings = SweepSettings(
+            max_modified_at=runs.to_micros(parse_time(limit, "max-file-modification")) if limit else None,
+            grace=parse_duration(grace, "grace-period"),
+            is_exact=sweeping.exact,
+            expected_files=expected,
+            fpp=sweeping.fpp,
+            allowed_fpp=max(sweeping.fpp, sweeping.allowed_fpp),
+            allowed_locations=tuple(sweeping.allowed_location or ()),
+            max_files=sweeping.max_deletions,
+            max_share=sweeping.max_deletion_share,
+            is_forced=sweeping.force,
+            is_deferred=sweeping.defer_deletes,
+            is_dry_run=sweeping.dry_run,
+            listers=sweeping.expiry_parallelism,
+        )
+        expire.check_filter(settings)
+    return settings
+
+
+def _describe(swept: Swept, run: _Run) -> str:
+    assert run.found
+    took = format_duration(run.context.now() - run.started)
+    start = f"Nessie-GC sweep phase for live-content-set {swept.record.id} finished with status {swept.record.status}"
+    pending = run.found.states.get("pending", Tally())
+    if run.settings.is_dry_run:
+        return f"{start} after {took}, dry run: {pending.files} files ({pending.size_bytes} bytes) would be deleted."
+    deleted = pending.files if run.settings.is_deferred else run.found.states.get("deleted", Tally()).files
+    failed = run.found.states.get("failed", Tally()).files
+    return f"{start} after {took}, deleted {deleted} files, {failed} files could not be deleted."
+
+
+def _troubles(swept: Swept) -> list[str]:
+    found = [swept.stopped] if swept.stopped else []
+    found += [f"broken table {row.content_id}: {row.location}: {row.why}" for row in swept.expansion.broken.values()]
+    found += [f"{base} is not listed: {why}" for base, why in swept.bases.refused.items()]
+    found += [f"{each.base} could not be listed: {each.error}" for each in swept.verdicts if each.error]
+    outside = sum(len(folders) for folders in swept.expansion.outside.values())
+    if outside:
+        found.append(f"live files lie in {outside:,} folders outside their tables' own; these are not listed")
+    return found

@@ -1,0 +1,24 @@
+"""Old live sets are deleted, but for what a later run still needs: the newest that was swept, which knows all bases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from nessie_ops.gc.identify import EXPIRY_SUCCESS, Context
+from nessie_ops.store.livesets import LiveSets
+
+KEEP = timedelta(days=90)
+
+
+def age_out(sets: LiveSets, keep: timedelta, context: Context) -> list[str]:
+    """Delete live sets that were made longer ago than `keep` and that nobody works on; their ids, newest first."""
+    now = context.now()
+    found = sets.list_live_sets()
+    newest = next((record.number for record in found if record.status == EXPIRY_SUCCESS), None)
+    deleted = []
+    for record in found:
+        is_free = not record.owner or record.leased_until < now
+        if record.number != newest and is_free and now - record.created_at > keep // timedelta(microseconds=1):
+            sets.delete(record.number)
+            deleted.append(record.id)
+    return deleted
