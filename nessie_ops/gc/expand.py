@@ -2,8 +2,8 @@
 
 Every metadata object is read once, however many versions, snapshots or tables name it, many at a time.  A table
 of which something cannot be read is broken: it is named with all that is known of where its files lie, so that
-nothing is deleted there.  Metadata that is not there any more was collected by an earlier run, unless a head
-shows it: then its table is broken.
+nothing is deleted there.  Metadata, a manifest list or a manifest that is not there any more was collected by an
+earlier run, for nobody can read what it named; unless a head needs it: then its table is broken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
-from nessie_ops.gc.live import LivePlaces
+from nessie_ops.gc.live import Exact, LivePlaces
 from nessie_ops.gc.metadata import Described, describe
 from nessie_ops.gc.places import NotAPlace, is_within
 from nessie_ops.gc.storage import StorageError, Stores
@@ -48,7 +48,7 @@ class Expansion:
         self.paths: dict[str, set[str]] = {}
         self.broken: dict[str, Broken] = {}
         self.outside: dict[str, set[str]] = {}  # by content: where its files lie in none of its folders
-        self.missing: dict[str, Owners] = {}  # metadata that is gone, with the contents of which it was
+        self.missing: dict[str, Owners] = {}  # metadata objects that are gone, with the contents of which they were
         self.reads: dict[FileKind, int] = {}
         self.read_bytes = 0
 
@@ -95,17 +95,19 @@ class Expander:
         for location, described in self._read(pool, FileKind.METADATA, list(versions)):
             wanted = versions[location]
             owners = frozenset(wanted.owners)
-            self._live.add(self._places([location], owners))
-            if isinstance(described, FileNotFoundError):
-                self.result.missing[location] = owners
-            elif isinstance(described, Exception):
-                self.break_(owners, location, described)
-            else:
-                assert isinstance(described, Described)
+            if isinstance(described, Described):  # first, so that it is known whether the file lies within
                 for owner in owners:
                     self.result.locations.setdefault(owner, set()).add(described.location)
                     self.result.paths.setdefault(owner, set()).update(described.paths)
                 self._own.clear()
+            if isinstance(described, FileNotFoundError):
+                self.result.missing[location] = owners
+                continue
+            self._live.add(self._places([location], owners))
+            if isinstance(described, Exception):
+                self.break_(owners, location, described)
+            else:
+                assert isinstance(described, Described)
                 named = self._snapshots(described, wanted)
                 self._add(described.others if not self._only_named else [], owners)
                 self._add(named, owners)
@@ -125,7 +127,9 @@ class Expander:
     ) -> Iterator[tuple[Owners, list[LiveFile]]]:
         for location, files in self._read(pool, kind, [name for name in todo if (kind, name) not in self._seen]):
             self._seen.add((kind, location))
-            if isinstance(files, Exception):
+            if isinstance(files, FileNotFoundError):
+                self.result.missing[location] = todo[location]
+            elif isinstance(files, Exception):
                 self.break_(todo[location], location, files)
             else:
                 assert isinstance(files, list)
@@ -185,7 +189,18 @@ class Expander:
     def break_(self, owners: Owners, location: str, error: Exception) -> None:
         """Note that not all files of these contents are known."""
         for owner in owners:
-            self.result.broken.setdefault(owner, Broken(owner, location, f"{type(error).__name__}: {error}"))
+            self.note(Broken(owner, location, f"{type(error).__name__}: {error}"))
+
+    def note(self, broken: Broken) -> None:
+        """Note the first reason for which a content is broken."""
+        self.result.broken.setdefault(broken.content_id, broken)
+
+
+def find_lost(stores: Stores, heads: Iterable[Wanted]) -> list[Broken]:
+    """Which of the versions that heads show lack a metadata object, and so cannot be read."""
+    found = Expander(stores, Exact(), only_named=True).expand(heads)
+    why = "a head needs it, and it is missing"
+    return [Broken(owner, name, why) for name, owners in found.missing.items() for owner in sorted(owners)]
 
 
 class _Versions:

@@ -16,7 +16,7 @@ from nessie_ops.errors import BadRequest
 from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
-from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted
+from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted, find_lost
 from nessie_ops.gc.identify import Context, from_micros
 from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.gc.lease import Heartbeat
@@ -239,20 +239,18 @@ def expand_live(
             expected = 2 * (expected if is_exact is False else max(expected, EXACT_FILES))
             is_exact = False
             continue
-        _break_heads(sets, record, source, expander)
+        _break_heads(sets, record, source, stores, expander)
         return live, expansion
 
 
-def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, expander: Expander) -> None:
-    """Metadata that is gone was collected by an earlier run, unless a head shows it: then its table is broken."""
-    missing = expander.result.missing
-    if not missing:
+def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores, expander: Expander) -> None:
+    """What is gone was collected by an earlier run, unless a head needs it: then its table is broken."""
+    if not expander.result.missing:
         return
-    for hash in dict.fromkeys(reference.hash for reference in sets.list_references(record.number)):
-        for put in source.visible(CommitHash(hash)):
-            location = put.version.metadata_location
-            if location in missing:
-                expander.break_(missing[location], location, FileNotFoundError("the metadata of a head is missing"))
+    hashes = dict.fromkeys(reference.hash for reference in sets.list_references(record.number))
+    heads = {put.version for hash in hashes for put in source.visible(CommitHash(hash))}
+    for lost in find_lost(stores, (Wanted(*version) for version in heads)):
+        expander.note(lost)
 
 
 def make_recheck(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores, only_named: bool) -> Recheck:

@@ -29,7 +29,7 @@ NEVER = "never committed"
 NOT_KNOWN = "held by no version whose metadata can still be read"
 
 
-class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
+class Reason(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Who held a file last, or holds it; without a commit nobody did, for sure when all versions could be read."""
 
     key: str = ""

@@ -7,9 +7,9 @@ back names old ones, and those are the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from nessie_ops.gc.expand import Broken, Expander, Wanted
+from nessie_ops.gc.expand import Broken, Expander, Wanted, find_lost
 from nessie_ops.gc.live import Exact
 from nessie_ops.gc.mark import Marker, Pinned
 from nessie_ops.gc.places import NotAPlace
@@ -38,23 +38,29 @@ class Recheck:
         self._heads: dict[str, CommitHash] = {reference.name: reference.hash for reference in pinned}
         self._live = Exact()
         self._expander = Expander(stores, self._live, only_named=only_named)
-        self.moved: list[str] = []
+        self._lost: list[Broken] = []
 
     def refresh(self) -> list[Broken]:
         """Mark what moved since the last time; what of it cannot be read, after which nothing may be deleted."""
         wanted: list[Wanted] = []
+        moved: list[CommitHash] = []
         for reference in list(self._source.references()):
             if self._heads.get(reference.name) == reference.hash:
                 continue
             marked = self._marker.mark(Pinned(reference.name, reference.hash, self._bound_of(reference.name)))
             wanted += [Wanted(*live.put.version) for live in marked.live]
             self._heads[reference.name] = reference.hash
-            self.moved.append(reference.name)
+            moved.append(reference.hash)
         if wanted:
             self._expander.expand(wanted)
         found = self._expander.result
-        lost = [Broken(owner, name, "is missing") for name, owners in found.missing.items() for owner in owners]
-        return [*found.broken.values(), *lost]
+        if found.missing and moved:
+            self._lost += find_lost(self._stores, self._shown_at(moved))
+        return [*found.broken.values(), *self._lost]
+
+    def _shown_at(self, commits: Iterable[CommitHash]) -> Iterator[Wanted]:
+        for commit in commits:
+            yield from (Wanted(*put.version) for put in self._source.visible(commit))
 
     def is_live(self, location: str) -> bool:
         """Whether a file has become live since the mark."""

@@ -29,7 +29,7 @@ _BATCH = 5000  # candidates recorded by one transaction
 _DAY = 86_400_000_000
 
 
-class Tally(msgspec.Struct):
+class Tally(msgspec.Struct, rename="camel"):
     """Files and their bytes."""
 
     files: int = 0

@@ -33,7 +33,7 @@ TEXTS = {
 }
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, rename="camel"):
     """`fate` is a key of `TEXTS`; `reason` says who holds a live file, or held a dead one last."""
 
     file: str

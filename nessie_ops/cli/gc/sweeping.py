@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-import msgspec
 import typer
 
 from nessie_ops.cli.gc import marking as marks
@@ -142,18 +142,26 @@ class _Run:
 
     def report(self, swept: Swept) -> None:
         """Write the report, before a dry run forgets what it found."""
-        settings = msgspec.to_builtins(self.settings, str_keys=True)
-        settings["maxModifiedAt"] = report.format_time(expire.max_modified_at(self.settings, swept.record))
+        settings = _worth_telling(self.settings)
+        settings["maxFileModification"] = report.format_time(expire.max_modified_at(self.settings, swept.record))
         written = report.format_time(self.context.now())
-        self.found = report.of_sweep(self.sets, swept, self.kind, _worth_telling(settings), written, self.why_not)
+        self.found = report.of_sweep(self.sets, swept, self.kind, settings, written, self.why_not)
         name = f"{swept.record.id}{'-dry-run' if self.settings.is_dry_run else ''}"
         folder = report_folder(self.sweeping.report_dir)
         self.written = report.write(self.found, self.sets, swept.record.number, folder, name)
 
 
-def _worth_telling(settings: dict[str, Any]) -> dict[str, Any]:
-    names = ("maxModifiedAt", "grace", "is_exact", "only_named", "allowed_locations", "max_files", "max_share")
-    return {name: settings[name] for name in (*names, "is_forced", "is_deferred", "is_dry_run")}
+def _worth_telling(settings: SweepSettings) -> dict[str, Any]:
+    return {
+        "gracePeriod": format_duration(settings.grace // timedelta(microseconds=1)),
+        "exact": settings.is_exact is not False,
+        "allowedLocations": list(settings.allowed_locations),
+        "maxDeletions": settings.max_files,
+        "maxDeletionShare": settings.max_share,
+        "force": settings.is_forced,
+        "deferDeletes": settings.is_deferred,
+        "dryRun": settings.is_dry_run,
+    }
 
 
 def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> SweepSettings:
@@ -198,6 +206,8 @@ def _troubles(swept: Swept) -> list[str]:
     found += [f"broken table {row.content_id}: {row.location}: {row.why}" for row in swept.expansion.broken.values()]
     found += [f"{base} is not listed: {why}" for base, why in swept.bases.refused.items()]
     found += [f"{each.base} could not be listed: {each.error}" for each in swept.verdicts if each.error]
+    if swept.expansion.missing:
+        found.append(f"{len(swept.expansion.missing):,} metadata objects are gone; see `broken table` for needed ones")
     outside = sum(len(folders) for folders in swept.expansion.outside.values())
     if outside:
         found.append(f"live files lie in {outside:,} folders outside their tables' own; these are not listed")

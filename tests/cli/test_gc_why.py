@@ -1,0 +1,92 @@
+"""The report of a sweep, and why files are kept or deleted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nessie_ops.model import ContentKey, Delete, ReferenceType
+from tests.cli.test_gc import SHARE, cli, lake, live_files, mark
+from tests.gc.commands import Commands
+from tests.gc.disk import DiskLake
+
+__all__ = ["cli", "lake"]  # fixtures
+
+
+def reasons(path: str) -> dict[str, dict[str, str]]:
+    return {file["location"]: file["reason"] for file in json.loads(Path(path).read_text())["files"]}
+
+
+def expected(lake: DiskLake) -> dict[str, str]:
+    """By dead file: the metadata file of the newest version that held it."""
+    found: dict[str, str] = {}
+    for location in sorted(lake.needs, key=lambda name: int(name.rpartition("/")[2].split(".")[0])):
+        state = lake.needs[location]
+        for name in {location, *state.log}.union(*(snapshot.files for snapshot in state.snapshots)):
+            found[name] = location
+    return found
+
+
+def test_every_dead_file_has_its_last_holder(cli: Commands, lake: DiskLake, tmp_path: Path) -> None:
+    lake.versions.create_reference(ReferenceType.BRANCH, "side", lake.versions.get_reference("main").hash)
+    lake.put("side", "a", lake.append(lake.state("side", "a"), ["lost"]))  # type: ignore[arg-type]
+    lake.versions.delete_reference("side", lake.versions.get_reference("side").hash)
+    lake.commit("main", Delete(key=ContentKey.of("b")))
+    before = set(lake.list_files())
+    id = mark(cli)
+    cli.on("sweep", "-l", id, "--report-dir", str(tmp_path / "r"), *SHARE)
+    gone = before - set(lake.list_files())
+    found = reasons(str(tmp_path / "r" / f"{id}.json"))
+    assert set(found) == gone
+    orphan = f"{lake.root}/a/data/orphan.parquet"
+    assert found.pop(orphan) == {}
+    held = expected(lake)
+    assert {name: reason["metadataLocation"] for name, reason in found.items()} == {name: held[name] for name in found}
+    lost = next(name for name in found if "lost" in name)
+    assert found[lost]["reference"] == "side"
+    assert "last held by a, put by commit" in cli.on("why", "-l", id, lost).stdout  # from the record
+    assert "never committed" in cli.on("why", "-l", id, orphan).stdout
+
+
+def test_a_report_can_be_read(cli: Commands, lake: DiskLake, tmp_path: Path) -> None:
+    lake.write(f"{lake.root}/a/data/<b>&.parquet", b"x" * 5000)
+    found = cli.json("gc", "-c", "1", "--report-dir", str(tmp_path), "--dry-run", "--force", "--grace-period", "PT0S")
+    report = json.loads(Path(found["reports"]["json"]).read_text())
+    assert report["files"] and {**report, "files": None} == {**found["report"], "files": None}
+    assert [table["tables"] for table in report["tables"]] == [["a"], ["b"]]
+    total = sum(age["dead"]["sizeBytes"] for age in report["ages"].values() if "dead" in age)
+    assert total == report["fates"]["dead"]["sizeBytes"] == sum(file["sizeBytes"] for file in report["files"])
+    page = Path(found["reports"]["html"]).read_text()
+    assert "&lt;b&gt;&amp;.parquet" in page and "<b>&" not in page
+    plots = [
+        page[start : page.index("</svg>", start) + 6] for start in range(len(page)) if page.startswith("<svg", start)
+    ]
+    titles = [ElementTree.fromstring(plot).findtext("{http://www.w3.org/2000/svg}title") for plot in plots]
+    assert titles == ["Bytes by table", "Bytes by age"]
+
+
+@pytest.mark.parametrize("kind", ["fresh", "live set"])
+def test_why(cli: Commands, lake: DiskLake, kind: str) -> None:
+    with_set = ("-l", mark(cli)) if kind == "live set" else ("-c", "1")
+
+    def ask(location: str) -> tuple[str, dict[str, str]]:
+        found = cli.json("why", location, *with_set)
+        return found["fate"], found["reason"]
+
+    head = lake.versions.get_reference("main").hash
+    for name in live_files(lake):
+        fate, reason = ask(name)
+        assert (fate, reason["commit"], reason["key"]) == ("live", head, name.removeprefix(lake.root)[1])
+    held = expected(lake)
+    dead = next(name for name in held if name not in live_files(lake) and "/data/" in name)
+    fate, reason = ask(dead)
+    assert (fate, reason["metadataLocation"], reason["reference"]) == ("dead", held[dead], "main")
+    assert ask(f"{lake.root}/a/data/orphan.parquet") == ("dead", {})
+    assert ask(f"{lake.root}/a/data/never.parquet") == ("missing", {})
+    assert ask(lake.write(f"{lake.root}/elsewhere/x")) == ("not listed", {})
+    Path(f"{lake.folder}/a/data/young").write_bytes(b"x")
+    assert ask(f"{lake.folder}/a//data/young") == ("young", {})
+    assert "is not an absolute location" in cli.refuse("why", "young", *with_set, *cli.common)
