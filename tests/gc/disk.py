@@ -50,12 +50,12 @@ class DiskLake(Lake):
 
 
 @contextmanager
-def small_lake(folder: Path) -> Iterator[DiskLake]:
-    """Two tables of three versions, of which the first two are needed by no head, and a file that nobody wrote."""
+def small_lake(folder: Path, versions: int = 3) -> Iterator[DiskLake]:
+    """Two tables of so many versions, of which heads need the last alone, and a file that nobody committed."""
     lake = DiskLake(folder)
     try:
-        lake.grow("a", 3)
-        lake.grow("b", 3)
+        lake.grow("a", versions)
+        lake.grow("b", versions)
         lake.write(f"{lake.root}/a/data/orphan.parquet", b"orphan")
         lake.now += HOUR
         yield lake

@@ -20,7 +20,9 @@ def option(*names: str, help: str, env: bool = True, **more: Any) -> Any:
     """An option whose value may also be in NESSIE_GC_ and its long name, as in `NESSIE_GC_DEFAULT_CUTOFF`."""
     long = next(name for name in names if name.startswith("--")).partition("/")[0]
     variable = "NESSIE_GC_" + long.removeprefix("--").upper().replace("-", "_")
-    return typer.Option(*names, help=help, envvar=variable if env else None, show_default=False, show_envvar=False, **more)
+    return typer.Option(
+        *names, help=help, envvar=variable if env else None, show_default=False, show_envvar=False, **more
+    )
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -54,7 +54,8 @@ def to_target(text: str, user: str = "", password: str = "", properties: Mapping
     if match is None or kind not in _DRIVERS:
         raise BadRequest(f"jdbc-url: give {_FORMS}.")
     given = dict(parse_qsl(match[4] or "", keep_blank_values=True)) | dict(properties or {})
-    user, password = user or given.pop("user", ""), password or given.pop("password", "")
+    named, secret = given.pop("user", ""), given.pop("password", "")
+    user, password = user or named, password or secret
     url = _make_url(kind, match[2] or "localhost", match[3], user, password)
     same = _SAME[kind]
     weakening = [name for name in given if name not in same and "ssl" in name.lower()]
