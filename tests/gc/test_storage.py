@@ -61,8 +61,8 @@ def check(files: Storage, base: str) -> None:
         looked_at = files.stat(file.location)
         assert looked_at and looked_at.size_bytes == file.size_bytes
         assert looked_at.modified_at // 1_000_000 == file.modified_at // 1_000_000
-    assert files.stat(f"{base}/nothing") is None
         assert files.physical(file.location) == files.physical(f"{base}//{name}")
+    assert files.stat(f"{base}/nothing") is None
     assert {deleted.state for deleted in files.delete([file.location for file in found])} == {"deleted"}
     assert list(files.list_files(files.base(base))) == []
     with pytest.raises(FileNotFoundError):
