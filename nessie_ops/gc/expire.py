@@ -18,7 +18,6 @@ from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted, find_lost
 from nessie_ops.gc.identify import Context, from_micros
-from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.gc.lease import Heartbeat
 from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull, check_rates
 from nessie_ops.gc.recheck import Recheck
@@ -165,7 +164,7 @@ def _sweep(
     heartbeat: Heartbeat,
 ) -> Swept:
     live, expansion = expand_live(sets, record, source, stores, settings, context)
-    known = _known_bases(sets, record, source, stores, settings, expansion, context)
+    known = known_bases(sets, record, source, stores, settings, expansion, context)
     bases = choose_bases(stores, Bounds(stores, settings.allowed_locations), expansion, known)
     sets.add_bases(
         record.number,
@@ -194,7 +193,7 @@ def _sweep(
     return swept._replace(outcome=outcome, stopped=describe_broken(outcome.broken))
 
 
-def _known_bases(
+def known_bases(
     sets: LiveSets,
     record: LiveSetRecord,
     source: Source,

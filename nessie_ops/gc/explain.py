@@ -15,7 +15,7 @@ import msgspec
 
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
 from nessie_ops.gc.expand import READERS
-from nessie_ops.gc.history import Held, Past, TooLong, list_held
+from nessie_ops.gc.history import Held, TooLong, list_held
 from nessie_ops.gc.metadata import describe
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.source import Source, Version
@@ -158,13 +158,12 @@ class Explainer:
         self,
         stores: Stores,
         source: Source,
-        past: Past | None,
         *,
         always: bool = False,
         only_named: bool = False,
         progress: Callable[[str, int], None] = lambda step, count: None,
     ) -> None:
-        self._stores, self._source, self._past = stores, source, past
+        self._stores, self._source = stores, source
         self._always, self._only_named, self._progress = always, only_named, progress
 
     def explain(self, sets: LiveSets, number: int) -> Explained:
@@ -181,7 +180,6 @@ class Explainer:
         try:
             held = list_held(
                 self._source,
-                self._past,
                 wanted=lambda version: version not in live,
                 limit=None if self._always else AUTO_VERSIONS,
                 progress=self._progress,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nessie_ops.errors import ReferenceNotFound
 from nessie_ops.gc.source import Commit, Source, Version
-from nessie_ops.model import CommitHash, ReferenceMove
-
-PAGE = 1000  # moves of references read at a time
+from nessie_ops.model import CommitHash
 
 
 class Held(NamedTuple):
@@ -31,17 +29,8 @@ class TooLong(Exception):
     """There is more history than was to be read."""
 
 
-class Past(Protocol):
-    """A log of references, as versioning.Reader has it."""
-
-    def list_moves(
-        self, *, before_seq: int | None = None, limit: int = 1000, newest_first: bool = True
-    ) -> list[ReferenceMove]: ...
-
-
 def list_held(
     source: Source,
-    past: Past | None = None,
     *,
     wanted: Callable[[Version], bool] = lambda version: True,
     limit: int | None = None,
@@ -50,7 +39,7 @@ def list_held(
     """The versions for which `wanted` is true, newest first; TooLong when there are more than `limit`."""
     found: dict[Version, Held] = {}
     seen: set[CommitHash] = set()
-    for name, hash in _starts(source, past):
+    for name, hash in _starts(source):
         if hash in seen:
             continue
         for commit in _line(source, hash):
@@ -69,15 +58,12 @@ def list_held(
     return sorted(found.values(), key=lambda held: held.time, reverse=True)
 
 
-def _starts(source: Source, past: Past | None) -> Iterator[tuple[str, CommitHash]]:
+def _starts(source: Source) -> Iterator[tuple[str, CommitHash]]:
     """Where to begin: references as they are, then as they were, the last first."""
     for reference in source.references():
         yield reference.name, reference.hash
-    before = None
-    while past is not None and (page := past.list_moves(before_seq=before, limit=PAGE, newest_first=True)):
-        for move in page:
-            yield from ((move.name, hash) for hash in (move.after, move.before) if hash)
-        before = page[-1].seq
+    for was in reversed(list(source.past())):
+        yield was.name, was.hash
 
 
 def _line(source: Source, at: CommitHash) -> Iterator[Commit]:

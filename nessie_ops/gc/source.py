@@ -59,6 +59,7 @@ class Past(NamedTuple):
 
     hash: CommitHash
     until: datetime
+    name: str
 
 
 class Source(Protocol):
@@ -128,7 +129,9 @@ class Catalog:
                 if error.http_status in _UNKNOWN_PATH:
                     return
                 raise
-            yield from (Past(move.before, move.at) for move in moves if move.before not in (None, move.after))
+            yield from (
+                Past(move.before, move.at, move.name) for move in moves if move.before not in (None, move.after)
+            )
             if len(moves) < ENTRIES:
                 return
             seq = moves[-1].seq

@@ -10,7 +10,7 @@ import msgspec
 from nessie_ops.gc import expire
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.explain import Reason, Tracer, decode, reason_of
-from nessie_ops.gc.history import Past, list_held
+from nessie_ops.gc.history import list_held
 from nessie_ops.gc.identify import Context
 from nessie_ops.gc.places import NotAPlace, is_within
 from nessie_ops.gc.source import Source, Version
@@ -52,7 +52,6 @@ class Asked(NamedTuple):
     sets: LiveSets
     record: LiveSetRecord
     source: Source
-    past: Past | None
     stores: Stores
     settings: expire.SweepSettings
     context: Context
@@ -70,9 +69,11 @@ def why(asked: Asked, location: str) -> Answer:
     )
     if place in live:
         return _answer(asked, location, "live", _holder(asked, place), "", _stat(asked, location))
-    known_bases = [(row.content_id, row.place) for row in asked.sets.list_known_bases()]
+    places = expire.known_bases(
+        asked.sets, asked.record, asked.source, asked.stores, asked.settings, expansion, asked.context
+    )
     bounds = Bounds(asked.stores, asked.settings.allowed_locations)
-    bases = choose_bases(asked.stores, bounds, expansion, known_bases)
+    bases = choose_bases(asked.stores, bounds, expansion, places)
     file = _stat(asked, location)
     reason = decode(recorded.reason) if recorded else None
     if file is None:
@@ -119,9 +120,7 @@ def _is_near(asked: Asked, row: VersionRecord, place: str) -> bool:
 
 def _last_holder(asked: Asked, place: str) -> Reason:
     live = {Version(row[0], bool(row[1]), row[2], row[3]) for row in asked.sets.list_versions(asked.record.number)}
-    held = list_held(
-        asked.source, asked.past, wanted=lambda version: version not in live, progress=asked.context.progress
-    )
+    held = list_held(asked.source, wanted=lambda version: version not in live, progress=asked.context.progress)
     tracer = Tracer(asked.stores, only_named=asked.settings.only_named, progress=asked.context.progress)
     for index, found in tracer.trace(one.version for one in held):
         if found == place:

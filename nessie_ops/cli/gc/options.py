@@ -92,6 +92,9 @@ class Sweeping(NamedTuple):
     allowed_location: Annotated[
         Texts, option("--allowed-location", help="Delete below these locations alone; may be repeated.")
     ] = None
+    unreferenced_age: Annotated[
+        str, option("--unreferenced-age", help="Sweep dropped tables, too, which nobody held for so long (P30D).")
+    ] = ""
     max_deletions: Annotated[
         int, option("--max-deletions", min=0, help="More than that need --force. Default: 1000000.")
     ] = 1_000_000

@@ -22,7 +22,6 @@ from nessie_ops.cli.gc.options import Chosen, Database, Files, Origin
 from nessie_ops.cli.store import Progress
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, NessieOpsError, StoreUnavailable
-from nessie_ops.gc.history import Past
 from nessie_ops.gc.identify import Context
 from nessie_ops.gc.lease import name_run
 from nessie_ops.gc.properties import list_unknown, open_stores
@@ -140,7 +139,6 @@ class Opened(NamedTuple):
 
     name: str
     source: Catalog
-    past: Past | None
     config: GarbageCollectorConfig | None
 
 
@@ -155,14 +153,14 @@ def open_source(origin: Origin, marked: str = "") -> Iterator[Opened]:
             client = _open_client(uri, split_pairs(origin.nessie_option, "--nessie-option"))
         with client:
             _check_same(uri, marked)
-            yield Opened(uri, Catalog(client), None, _read_config(client))
+            yield Opened(uri, Catalog(client), _read_config(client))
         return
     url = find_store(origin.store or os.environ.get("NESSIE_OPS_STORE", ""))
     name = parse_url(url)[0].render_as_string(hide_password=True)
     _check_same(name, marked)
     versions = VersionStore.open(url, create=False)
     try:
-        yield Opened(name, Catalog(versions), versions, _read_config(versions))
+        yield Opened(name, Catalog(versions), _read_config(versions))
     finally:
         versions.close()
 

@@ -131,7 +131,6 @@ class _Run:
         explainer = Explainer(
             self.stores,
             self.opened.source,
-            self.opened.past,
             always=bool(self.sweeping.explain),
             only_named=self.settings.only_named,
             progress=self.context.progress,
@@ -169,7 +168,7 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
     grace = sweeping.grace_period or (config.new_files_grace_period if config else "") or "PT24H"
     expected = sweeping.expected_file_count or (config.expected_file_count_per_content if config else 0) or 1_000_000
     with usage():
-        limit = sweeping.max_file_modification
+        limit, age = sweeping.max_file_modification, sweeping.unreferenced_age
         settings = SweepSettings(
             max_modified_at=runs.to_micros(parse_time(limit, "max-file-modification")) if limit else None,
             grace=parse_duration(grace, "grace-period"),
@@ -177,6 +176,7 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
             expected_files=expected,
             fpp=sweeping.fpp,
             allowed_fpp=max(sweeping.fpp, sweeping.allowed_fpp),
+            unreferenced_age=parse_duration(age, "unreferenced-age") if age else None,
             allowed_locations=tuple(sweeping.allowed_location or ()),
             max_files=sweeping.max_deletions,
             max_share=sweeping.max_deletion_share,
