@@ -7,10 +7,15 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from nessie_ops.__main__ import make_app
+from nessie_ops.cli import build_app
 from nessie_ops.errors import NessieOpsError
 
-APP = make_app()
+
+def _no_server(**options: object) -> None:
+    raise AssertionError(options)
+
+
+APP = build_app(_no_server)
 
 
 class Commands:

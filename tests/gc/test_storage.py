@@ -143,7 +143,7 @@ def test_s3_is_asked_in_pages_and_batches(s3: S3Files, client: Any) -> None:
     assert len(listed) == 1001
     deleted = list(Stores({"s3": s3}).delete([*listed, "s3://bucket/t/none"]))
     assert len(deleted) == 1002
-    assert s3.requests == {"get": 0, "list": 2, "delete": 2}
+    assert s3.requests == {"get": 0, "list": 2, "head": 0, "delete": 2}
 
 
 def test_a_store_that_does_not_answer_is_no_missing_file(client: Any) -> None:

@@ -35,7 +35,10 @@ complete -o default -F _nessie_ops_gc nessie-ops
 """
 
 
-def help_(context: typer.Context, name: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
+def help_(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="COMMAND", help="Which; without it, all of them.")] = "",
+) -> None:
     """Show the help of a command, or of all."""
     group: Any = context.parent
     found = group.command.get_command(group, name) if name else group.command
