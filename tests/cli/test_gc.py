@@ -172,6 +172,22 @@ def test_a_broken_table_is_named_and_the_rest_goes_on(cli: Commands, lake: DiskL
     assert set(lake.list_files()) == live | {name for name in before if "/b/" in name}
 
 
+def test_only_a_head_makes_missing_metadata_a_broken_table(cli: Commands, lake: DiskLake) -> None:
+    states = [lake.needs[name] for name in sorted(lake.needs) if "/b/" in name]
+    lists = sorted({each.list_location for state in states for each in state.snapshots})
+    head = lake.state("main", "b")
+    assert head
+    (needed,) = (each.list_location for each in head.snapshots)
+    old = next(name for name in lists if name != needed)
+    Path(old.removeprefix("file://")).unlink()
+    assert "1 metadata objects are gone" in cli.on("gc", "-c", "NONE", "--dry-run").stderr
+    Path(needed.removeprefix("file://")).unlink()
+    before = set(lake.list_files())
+    result = cli.on("gc", "-c", "NONE", *SHARE, code=1)
+    assert f"{needed}: a head needs it" in result.stderr
+    assert before - set(lake.list_files()) == {f"{lake.root}/a/data/orphan.parquet"}
+
+
 def test_policies_of_the_repository(cli: Commands, lake: DiskLake) -> None:
     rules = (ReferenceCutoffPolicy(reference_name_pattern="main", policy="1"),)
     config = GarbageCollectorConfig(per_ref_cutoff_policies=rules, new_files_grace_period="P2D")
