@@ -42,7 +42,7 @@ class Side:
 
     def cpu_seconds(self) -> float:
         """Processor time of the server and its workers since their start, without the database server's."""
-        return sum(_ticks(pid) for pid in _family(self.pid)) / os.sysconf("SC_CLK_TCK") if self.pid else 0.0
+        return cpu_seconds_of(self.pid) if self.pid else 0.0
 
     def settle(self) -> None:
         """Let the database write what it holds back, so that no side pays for the one before."""
@@ -87,6 +87,11 @@ def _sqlite_size(path: str) -> dict[str, int]:
         counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
     connection.close()
     return {"bytes": os.path.getsize(path), **counts}
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time of a process and all that descend from it."""
+    return sum(map(_ticks, _family(pid))) / os.sysconf("SC_CLK_TCK")
 
 
 def _family(pid: int) -> list[int]:
@@ -181,6 +186,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    """Stop a server."""
     process.terminate()
     try:
         process.wait(timeout=30)

@@ -24,7 +24,7 @@ def place_of(location: str) -> str:
     """`scheme://authority/path` of a file or folder, without a trailing slash; NotAPlace."""
     match = _URL.fullmatch(location)
     scheme, authority, path = (match[1].lower(), match[2] or "", match[3]) if match else ("file", "", location)
-    if not path.startswith("/") and not (match and authority and not path):
+    if not path.startswith("/") and not (match and match[2] is not None and not path):
         raise NotAPlace(f"'{location[:200]}' is not an absolute location")
     if scheme == "file" and authority not in ("", "localhost"):
         raise NotAPlace(f"'{location[:200]}' lies on the host {authority[:80]}")

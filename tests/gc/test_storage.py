@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
-from moto.server import ThreadedMotoServer
 
 from nessie_ops.catalog.stores import S3
 from nessie_ops.gc.places import NotAPlace
@@ -17,35 +14,6 @@ from nessie_ops.gc.s3 import Access, S3Files
 from nessie_ops.gc.storage import LocalFiles, OtherFiles, Storage, StorageError, Stores
 
 NAMES = ["plain", "a b/%3A%20.parquet", "ü/é#?*", "p=a:b/c=1/x+y&z.parquet", "..hidden", "deep/" * 20 + "x"]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def s3(endpoint: str) -> S3Files:
-    return S3Files(
-        Access(s3=S3(endpoint=endpoint, region="us-east-1", path_style=True), key_id="key", secret="hush hush")
-    )
-
-
-@pytest.fixture
-def client(endpoint: str) -> Iterator[Any]:
-    client = botocore.session.Session().create_client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="x"
-    )
-    client.create_bucket(Bucket="bucket")
-    yield client
-    found = client.list_objects_v2(Bucket="bucket").get("Contents", ())
-    for row in found:
-        client.delete_object(Bucket="bucket", Key=row["Key"])
-    client.delete_bucket(Bucket="bucket")
 
 
 def check(files: Storage, base: str) -> None:
