@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
 from nessie_ops.gc.live import Exact, LivePlaces
 from nessie_ops.gc.metadata import Described, describe
-from nessie_ops.gc.places import NotAPlace, is_within
+from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.storage import StorageError, Stores
 
 READERS = 16  # objects read at a time
@@ -73,7 +73,8 @@ class Expander:
         self._readers = readers
         self._progress = progress
         self._seen: set[tuple[FileKind, str]] = set()
-        self._own: dict[Owners, list[str]] = {}
+        self._own: dict[Owners, tuple[str, ...]] = {}
+        self._noted: dict[Owners, set[str]] = {}  # what metadata of these contents named already: each names it all
         self.result = Expansion()
 
     def expand(self, wanted: Iterable[Wanted]) -> Expansion:
@@ -99,7 +100,7 @@ class Expander:
                 for owner in owners:
                     self.result.locations.setdefault(owner, set()).add(described.location)
                     self.result.paths.setdefault(owner, set()).update(described.paths)
-                self._own.clear()
+                self._own.pop(owners, None)
             if isinstance(described, FileNotFoundError):
                 self.result.missing[location] = owners
                 continue
@@ -108,19 +109,30 @@ class Expander:
                 self.break_(owners, location, described)
             else:
                 assert isinstance(described, Described)
-                named = self._snapshots(described, wanted)
-                self._add(described.others if not self._only_named else [], owners)
+                named = self._name(described, wanted, owners)
                 self._add(named, owners)
                 for kind, files in found.items():
                     _merge(files, (file for file in named if file.kind is kind), owners)
+        self._noted.clear()
         return found[FileKind.MANIFEST_LIST], found[FileKind.MANIFEST]
 
-    def _snapshots(self, described: Described, wanted: _Versions) -> list[LiveFile]:
-        ids = set(described.by_snapshot)
-        if self._only_named and wanted.is_table:
+    def _name(self, described: Described, wanted: _Versions, owners: Owners) -> list[LiveFile]:
+        """The files that a metadata file makes live, but for those that an earlier one of its contents did already."""
+        ids, others = set(described.by_snapshot), described.others
+        if self._only_named:
+            others = []
             # Writers that know no snapshot say -1, and mean the current one.
-            ids &= {described.current if id < 0 else id for id in wanted.snapshots}
-        return [file for id in ids for file in described.by_snapshot[id]]
+            if wanted.is_table:
+                ids &= {described.current if id < 0 else id for id in wanted.snapshots}
+        noted = self._noted.setdefault(owners, set())
+        new = {
+            file.location: file
+            for files in (others, *(described.by_snapshot[id] for id in ids))
+            for file in files
+            if file.location not in noted
+        }
+        noted.update(new)
+        return list(new.values())
 
     def _open(
         self, pool: ThreadPoolExecutor, kind: FileKind, todo: Mapping[str, Owners]
@@ -166,13 +178,13 @@ class Expander:
             except NotAPlace as error:
                 self.break_(owners, location, error)
                 continue
-            if not any(is_within(place, folder) for folder in folders):
+            if not place.startswith(folders):
                 for owner in owners:
                     self.result.outside.setdefault(owner, set()).add(place.rpartition("/")[0])
             yield place
 
-    def _own_folders(self, owners: Owners) -> list[str]:
-        """Places of folders in which files of all these contents lie."""
+    def _own_folders(self, owners: Owners) -> tuple[str, ...]:
+        """Places of folders in which files of all these contents lie, with a slash at the end."""
         if owners in self._own:
             return self._own[owners]
         found = self.result
@@ -180,11 +192,10 @@ class Expander:
         places = []
         for name in names:
             try:
-                places.append(self._stores.physical(name))
+                places.append(self._stores.physical(name) + "/")
             except NotAPlace:
                 continue  # then every file counts as outside
-        self._own[owners] = places
-        return places
+        return self._own.setdefault(owners, tuple(places))
 
     def break_(self, owners: Owners, location: str, error: Exception) -> None:
         """Note that not all files of these contents are known."""
@@ -226,5 +237,7 @@ def _merge(todo: dict[str, Owners], files: Iterable[LiveFile], owners: Owners) -
     for file in files:
         if file.kind in NAMES_OTHERS:
             known = todo.get(file.location)
-            if known is not owners:
-                todo[file.location] = owners if known is None else known | owners
+            if known is None:
+                todo[file.location] = owners
+            elif not owners <= known:
+                todo[file.location] = known | owners

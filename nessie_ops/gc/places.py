@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 _SLASHES = re.compile(r"/{2,}")
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}  # two names of the same bucket or container
+_PLAIN = {"s3", "gs", "abfs"}  # schemes of which a location is its place, if there is nothing odd about its slashes
 
 
 class NotAPlace(ValueError):
@@ -22,6 +23,9 @@ class NotAPlace(ValueError):
 
 def place_of(location: str) -> str:
     """`scheme://authority/path` of a file or folder, without a trailing slash; NotAPlace."""
+    scheme, _, path = location.partition("://")
+    if scheme in _PLAIN and "/." not in path and "//" not in path and path[-1:] not in ("", "/") and path[0] != "/":
+        return location  # as nearly all are
     match = _URL.fullmatch(location)
     scheme, authority, path = (match[1].lower(), match[2] or "", match[3]) if match else ("file", "", location)
     if not path.startswith("/") and not (match and match[2] is not None and not path):

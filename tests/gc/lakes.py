@@ -9,14 +9,14 @@ from typing import Any
 
 from nessie_ops.gc import expire, identify
 from nessie_ops.gc.bases import Bounds, choose_bases
-from nessie_ops.gc.deletion import Outcome, delete_candidates
+from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expire import SweepSettings, Swept
 from nessie_ops.gc.identify import Context, MarkSettings
 from nessie_ops.gc.policies import Policies
 from nessie_ops.gc.source import Catalog, Source
 from nessie_ops.gc.storage import Stores
 from nessie_ops.store.livesets import LiveSetRecord, LiveSets
-from tests.gc.lake import Lake
+from tests.gc.lake import Lake, State, _metadata
 
 
 class LocalLake(Lake):
@@ -64,6 +64,10 @@ class S3Lake(Lake):
         bucket, _, key = location.partition("://")[2].partition("/")
         self.client.put_object(Bucket=bucket, Key=key, Body=data)
         return location
+
+    def describe(self, state: State) -> bytes:
+        """The metadata file of a state."""
+        return _metadata(state)
 
     def list_files(self) -> dict[str, datetime]:
         rows = self.client.list_objects_v2(Bucket="bucket").get("Contents", ())
@@ -118,7 +122,7 @@ class Collection:
         """Delete what a sweep recorded."""
         record = identify.get_live_set(self.sets, self.id)
         recheck = expire.make_recheck(self.sets, record, self.source, self.stores, only_named=False)
-        return delete_candidates(self.stores, self.sets, record.number, recheck)
+        return Deletion(self.stores, self.sets, record.number, recheck).run()
 
     def states(self) -> dict[str, str]:
         """The states of the recorded files."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-
 from msgspec.structs import replace
 
 from nessie_ops.gc.policies import Policies

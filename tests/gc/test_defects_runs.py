@@ -13,6 +13,7 @@ import pytest
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc import expire, identify
 from nessie_ops.gc.storage import Deleted, LocalFiles, StorageError, Stores
+from nessie_ops.gc.sweep import count_candidates
 from nessie_ops.model import ReferenceType
 from nessie_ops.store.livesets import LiveSets
 from tests.gc.lake import HOUR, Lake, State
@@ -98,7 +99,7 @@ def test_a_folder_that_cannot_be_listed(local: LocalLake, sets: LiveSets) -> Non
     junk = local.write(f"{local.root}/b/data/junk")
     collection = Collection(local, sets, stores=Stores({"file": Refusing()}))
     assert collection.run() == {junk}
-    assert [base.place.rpartition("/")[2] for base in sets.list_bases(1) if not base.is_listed] == ["a"]
+    assert [listing.place.rpartition("/")[2] for listing in sets.list_listings(1)] == ["b"]
 
 
 def test_files_that_cannot_be_deleted(local: LocalLake, sets: LiveSets) -> None:
@@ -282,14 +283,13 @@ def test_a_killed_run_stays_in_progress_for_ever(lake: Lake, sets: LiveSets) -> 
 
 def test_a_dry_run_with_other_settings(lake: Lake, sets: LiveSets) -> None:
     """What a dry run recorded under looser settings is not deleted by a sweep under stricter ones."""
-    state = put(lake, "a", "t")
+    put(lake, "a", "t")
     append(lake, "a", keep_old=True)
     junk = lake.write(f"{lake.root}/t/data/junk")
     collection = Collection(lake, sets)
     collection.mark()
-    assert collection.deleted(only_named=True, is_dry_run=True) == set()
-    loose = set(collection.states())
-    assert state.snapshots[-1].list_location in loose
+    tried = collection.sweep(only_named=True, is_dry_run=True)
+    assert count_candidates(tried.verdicts)[0] > 1
     assert collection.deleted() == {junk}
     assert live_files(lake, "a") <= set(lake.list_files())
 
@@ -304,6 +304,22 @@ def test_snapshots_that_an_earlier_collector_took(lake: Lake, sets: LiveSets) ->
     later = lake.state("main", "a")
     assert later is not None
     assert later.snapshots[-1].files <= set(lake.list_files())
+
+
+def test_a_branch_on_a_snapshot_that_an_earlier_collector_took(lake: Lake, sets: LiveSets) -> None:
+    """What nobody needed when it was first looked for is needed now: nothing is deleted until that is repaired."""
+    state = put(lake, "a", "t")
+    append(lake, "a", keep_old=True)
+    lake.fs.rm(state.snapshots[-1].list_location)
+    lake.write(f"{lake.root}/t/data/junk")
+    collection = Collection(lake, sets)
+    record = collection.mark()
+    old = lake.versions.list_log(lake.versions.get_reference("main").hash)[1].commit_meta.hash
+    recheck = expire.make_recheck(sets, record, collection.source, collection.stores, only_named=False)
+    append(lake, "a", keep_old=True)
+    assert recheck.refresh() == []
+    lake.versions.create_reference(ReferenceType.BRANCH, "rescue", old)
+    assert [broken.location for broken in recheck.refresh()] == [state.snapshots[-1].list_location]
 
 
 def test_metadata_of_a_head_that_is_rewritten_meanwhile(lake: Lake, sets: LiveSets) -> None:
