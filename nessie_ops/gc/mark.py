@@ -101,7 +101,7 @@ class Marker:
             if reached is None:
                 reached = self._reached[commit.hash] = _Reach()
                 live += [Live(put, commit.hash, reference.name) for put in commit.puts]
-                self._known[commit.hash] = commit._replace(puts=())
+                self._known[commit.hash] = Commit(commit.hash, commit.parent, commit.time, ())
                 commits += 1
                 self._progress("commits marked", len(self._reached))
             elif reached.covers(reference.bound, position):

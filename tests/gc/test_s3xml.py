@@ -1,0 +1,55 @@
+"""Answers of S3 are read as botocore reads them, and left to it where they are unusual."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nessie_ops.gc.s3xml import read_quickly
+
+XMLNS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+ROW = "<Contents><Key>{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>3</Size></Contents>"
+
+
+def read(operation: str, body: str, status: int = 200) -> tuple[dict[str, Any], bytes]:
+    answer: dict[str, Any] = {"status_code": status, "body": body.encode()}
+    found: dict[str, Any] = {}
+    read_quickly(SimpleNamespace(name=operation), answer, found)
+    return found, answer["body"]
+
+
+@pytest.mark.parametrize("namespace", ["", XMLNS])
+def test_a_listing(namespace: str) -> None:
+    encoded = "<EncodingType>url</EncodingType>" + ROW.format("a%20b+c/%253A")
+    end = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+    found, rest = read("ListObjectsV2", f"<ListBucketResult {namespace}>{encoded}{end}</ListBucketResult>")
+    assert [(row["Key"], row["Size"], row["LastModified"].isoformat()) for row in found["Contents"]] == [
+        ("a b c/%3A", 3, "2026-01-01T00:00:00+00:00")
+    ]
+    assert (found["IsTruncated"], found["NextContinuationToken"]) == (True, "t")
+    assert rest == b"<ListBucketResult/>"
+    plain, _ = read("ListObjectsV2", f"<ListBucketResult {namespace}>{ROW.format('a+b%20')}</ListBucketResult>")
+    assert [row["Key"] for row in plain["Contents"]] == ["a+b%20"]
+
+
+def test_a_deletion() -> None:
+    error = "<Error><Key>a</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+    found, _ = read("DeleteObjects", f"<DeleteResult {XMLNS}><Deleted><Key>b</Key></Deleted>{error}</DeleteResult>")
+    assert found == {"Errors": [{"Key": "a", "Code": "AccessDenied", "Message": "no"}]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status"),
+    [
+        ("ListObjectsV2", "<Error><Code>SlowDown</Code></Error>", 200),
+        ("ListObjectsV2", "<ListBucketResult>", 200),
+        ("ListObjectsV2", "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", 200),
+        ("ListObjectsV2", "<ListBucketResult/>", 503),
+        ("DeleteObjects", "<Error><Code>SlowDown</Code></Error>", 200),
+        ("HeadBucket", "<DeleteResult/>", 200),
+    ],
+)
+def test_what_is_unusual_is_left_as_it_is(operation: str, body: str, status: int) -> None:
+    assert read(operation, body, status) == ({}, body.encode())
