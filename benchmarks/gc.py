@@ -1,6 +1,8 @@
 """Garbage collection of 100 tables with 100 snapshots each, on local files and on S3, beside the figures of nessie-gc.
 
-    .venv/bin/python -m benchmarks.gc --folder DIR [--size 0.1] [--gateway versitygw] [--files 1000000] [--json FILE]
+    .venv/bin/python -m benchmarks.gc --folder DIR [--size 0.1] [--gateway versitygw] [--json FILE]
+    .venv/bin/python -m benchmarks.gc --folder DIR --files 1000000
+    .venv/bin/python -m benchmarks.gc --filters 1000000
 
 Each measure is a process of its own over a fresh copy (hard links) of one catalog, which is built without Spark and
 kept in DIR.  A delay is added to every request to the store, within the process that asks.  docs/benchmarks.md says
@@ -39,13 +41,14 @@ PEER = {  # wall seconds, those with 10 ms for each request, and the fewest read
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--folder", type=Path, required=True, help="where catalogs are built and kept for the next time")
+    add("--folder", type=Path, default=Path("unused"), help="where catalogs are built and kept for the next time")
     add("--size", type=float, default=1.0, help="of the catalog: 1 is that of the peer's figures")
     add("--gateway", help="the program of a Versity S3 gateway; without it, local files alone")
     add("--delays", type=float, nargs="+", default=[0, 10], help="milliseconds added to each request")
     add("--cutoffs", nargs="+", default=["NONE", "1"])
     add("--sides", nargs="+", default=["file", "s3"])
     add("--files", type=int, default=0, help="sweep so many local files, half of them live, and nothing else")
+    add("--filters", type=int, default=0, help="measure the sets of live files with so many, and nothing else")
     add("--json", type=Path, metavar="FILE", help="write all figures there, too")
     add("--case", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -103,7 +106,7 @@ def gateway(program: str, folder: Path) -> Iterator[tuple[str, int]]:
 
 def measure(case: gcmeasure.Case) -> dict[str, Any]:
     """The figures of one case, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.gc", "--folder", "unused", "--case", json.dumps(asdict(case))]
+    command = [sys.executable, "-m", "benchmarks.gc", "--case", json.dumps(asdict(case))]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if ended.returncode:
         raise RuntimeError(ended.stderr[-5000:])
@@ -168,6 +171,9 @@ def main() -> None:
         return
     if chosen.files:
         found = [measure(gcmeasure.Case("many", "", str(chosen.folder.absolute()), "NONE", 0.0, files=chosen.files))]
+        print(found[0])
+    elif chosen.filters:
+        found = [gcmeasure.filters(chosen.filters)]
         print(found[0])
     else:
         found = run(chosen)

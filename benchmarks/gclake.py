@@ -32,10 +32,10 @@ COLUMNS = 12
 LOG = 100  # entries of the log of previous metadata
 REWRITE = 10  # every so many snapshots
 TAGGED, BRANCHED, BRANCHES = (46, 50, 100), 50, 5  # after which snapshots, and how many branches
-_LIST = fastavro.parse_schema(
+LIST = fastavro.parse_schema(
     AvroSchemaConversion().iceberg_to_avro(pyiceberg.MANIFEST_LIST_FILE_SCHEMAS[2], schema_name="manifest_file")
 )
-_MANIFEST = fastavro.parse_schema(
+MANIFEST = fastavro.parse_schema(
     AvroSchemaConversion().iceberg_to_avro(
         pyiceberg.manifest_entry_schema_with_data_file(2, pyiceberg.data_file_with_partition(StructType(), 2)),
         schema_name="manifest_entry",
@@ -155,7 +155,7 @@ class Builder:
             self._deletes -= 1
             table.manifests.append(self._manifest(table, snapshot, 1, content=1))
         name = f"metadata/snap-{snapshot}-1-{self._id()}.avro"
-        listed = self._write(f"{self._relative(table)}/{name}", "lists", _avro(_LIST, table.manifests))
+        listed = self._write(f"{self._relative(table)}/{name}", "lists", avro(LIST, table.manifests))
         table.snapshots.append(_snapshot(snapshot, len(table.snapshots), listed, count))
         self._save(table, branch, snapshot)
 
@@ -164,10 +164,10 @@ class Builder:
         entries = []
         for _ in range(count):
             name = f"{self._relative(table)}/data/00000-0-{self._id()}-00001.parquet"
-            entries.append(_entry(self._write(name, "data", b"PAR1"), snapshot, content))
-        data = _avro(_MANIFEST, entries)
+            entries.append(entry(self._write(name, "data", b"PAR1"), snapshot, content))
+        data = avro(MANIFEST, entries)
         location = self._write(f"{self._relative(table)}/metadata/{self._id()}-m0.avro", "manifests", data)
-        return _manifest_row(location, len(data), snapshot, count, content)
+        return manifest_row(location, len(data), snapshot, count, content)
 
     def _save(self, table: Table, branch: str, snapshot: int = 0) -> None:
         """Write the table's metadata and commit it."""
@@ -208,7 +208,8 @@ class Builder:
 _TIME = 1_700_000_000_000
 
 
-def _avro(schema: Any, rows: list[dict[str, Any]]) -> bytes:
+def avro(schema: Any, rows: list[dict[str, Any]]) -> bytes:
+    """An Avro file of these rows."""
     out = io.BytesIO()
     fastavro.writer(out, schema, rows, codec="deflate")
     return out.getvalue()
@@ -247,7 +248,8 @@ def _metadata(table: Table, current: int) -> bytes:
     ).encode()
 
 
-def _entry(location: str, snapshot: int, content: int) -> dict[str, Any]:
+def entry(location: str, snapshot: int, content: int) -> dict[str, Any]:
+    """A manifest's row for a new file."""
     counts = [{"key": n, "value": 1000 + n} for n in range(1, COLUMNS + 1)]
     bounds = [{"key": n, "value": f"value {n}".encode()} for n in range(1, COLUMNS + 1)]
     data = {"content": content, "file_path": location, "file_format": "PARQUET", "partition": {}}
@@ -257,7 +259,8 @@ def _entry(location: str, snapshot: int, content: int) -> dict[str, Any]:
     return {"status": 1, "snapshot_id": snapshot, "data_file": data}
 
 
-def _manifest_row(location: str, length: int, snapshot: int, count: int, content: int) -> dict[str, Any]:
+def manifest_row(location: str, length: int, snapshot: int, count: int, content: int) -> dict[str, Any]:
+    """A list's row for a new manifest."""
     none = [f"{kind}_{unit}_count" for kind in ("existing", "deleted") for unit in ("files", "rows")]
     return {
         **dict.fromkeys(["sequence_number", "min_sequence_number", *none], 0),

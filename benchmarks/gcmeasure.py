@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from benchmarks.gclake import LIST, MANIFEST, avro, entry, manifest_row
 from nessie_ops.catalog.stores import S3
 from nessie_ops.gc import expire, identify
 from nessie_ops.gc.identify import Context, MarkSettings
+from nessie_ops.gc.live import Bloom, Exact, LivePlaces
 from nessie_ops.gc.policies import Policies
 from nessie_ops.gc.s3 import Access, S3Files
 from nessie_ops.gc.source import Catalog
 from nessie_ops.gc.storage import Deleted, ListedFile, LocalFiles, Stores
+from nessie_ops.model import ContentKey, IcebergTable, NewCommit, Put
 from nessie_ops.store.livesets import LiveSets
 from nessie_ops.versioning import VersionStore
 
 KEY = "benchmark"
+PER_MANIFEST = 5000  # live files of one manifest of the table of many files
 LATER = timedelta(days=2)  # the collector's clock is ahead, so that nothing is too young
 
 
@@ -136,5 +145,68 @@ def peak_rss() -> float:
 
 
 def run_many(folder: Path, files: int) -> dict[str, Any]:
-    """A table of so many local files, every second of which is live, swept."""
-    return {}
+    """A table of so many empty local files, half of which are live, swept."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lake = folder / "lake"
+    versions = VersionStore.open(f"sqlite:///{_made(folder)}/catalog.db")
+    write_many(lake, files, versions)
+    figures = collect(versions, Stores(), str(folder / "sets.db"), "NONE")
+    versions.close()
+    return figures
+
+
+def write_many(lake: Path, files: int, versions: VersionStore) -> None:
+    """The table: one snapshot, manifests of many files each, a folder for every thousand data files."""
+    manifests = []
+    for start in range(0, files, 2 * PER_MANIFEST):
+        entries = []
+        for first in range(start, min(start + 2 * PER_MANIFEST, files), 1000):
+            folder = _made(lake / "data" / f"part={first // 1000}")
+            names = [f"{folder}/00000-0-{n:032x}-00001.parquet" for n in range(first, min(first + 1000, files))]
+            for name in names:
+                os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+            entries += [entry(f"file://{name}", 1, 0) for name in names[::2]]
+        data = avro(MANIFEST, entries)
+        path = _made(lake / "metadata") / f"{start}-m0.avro"
+        path.write_bytes(data)
+        manifests.append(manifest_row(f"file://{path}", len(data), 1, len(entries), 0))
+    listed, metadata = lake / "metadata" / "snap-1.avro", lake / "metadata" / "1.metadata.json"
+    listed.write_bytes(avro(LIST, manifests))
+    snapshot = {"snapshot-id": 1, "manifest-list": f"file://{listed}"}
+    metadata.write_bytes(
+        msgspec.json.encode({"location": f"file://{lake}", "current-snapshot-id": 1, "snapshots": [snapshot]})
+    )
+    table = IcebergTable(metadata_location=f"file://{metadata}", snapshot_id=1, schema_id=0, spec_id=0, sort_order_id=0)
+    head = versions.get_reference("main").hash
+    put = Put(key=ContentKey.of("t"), content=table)
+    versions.commit("main", head, NewCommit(message="many", committer="etl"), [put])
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def filters(places: int) -> dict[str, float]:
+    """Microseconds to add a file to each kind of live set and to ask for one, and the bytes of one file in it."""
+    names = [f"s3://lake/warehouse/db000/table_{n % 100:03}/data/00000-0-{n:032x}-00001.parquet" for n in range(places)]
+    others = [name.replace("/data/", "/dead/") for name in names]
+    found: dict[str, float] = {}
+    kinds: dict[str, Callable[[], LivePlaces]] = {"exact": Exact, "bloom": lambda: Bloom(places, 0.00001, 0.0001)}
+    for kind, make in kinds.items():
+        tracemalloc.start()
+        live = make()
+        live.add(names)
+        found[f"{kind}, bytes"] = tracemalloc.get_traced_memory()[0] / places
+        tracemalloc.stop()
+        live = make()
+        for what, work in (
+            ("add", lambda live=live: live.add(names)),
+            ("live", lambda live=live: [name in live for name in names]),
+            ("dead", lambda live=live: [name in live for name in others]),
+        ):
+            start = time.process_time()
+            work()
+            found[f"{kind}, {what} us"] = (time.process_time() - start) / places * 1e6
+        found[f"{kind}, kept wrongly"] = sum(name in live for name in others)
+    return found
