@@ -6,9 +6,9 @@ again; what it had deleted already is then `gone`, which is no error.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from nessie_ops.gc.storage import Deleted, ListedFile, StorageError, Stores
 from nessie_ops.store.livesets import FileRecord, LiveSets
 
 BATCH = 1000  # files of one look at the references; as many as S3 deletes by one request
+DELETERS = 3  # batches at a time, so that one is recorded while others are under way
 LOOKERS = 16  # files looked at at a time
 OPEN = ("pending", "failed")  # states of files that are still to be deleted
 _SECOND = 1_000_000  # S3 tells a single file's time by the second
@@ -57,24 +58,33 @@ class Deletion:
 
     def run(self) -> Outcome:
         """Delete all files that are still to be deleted, those that failed before once more."""
-        counts: Counter[str] = Counter()
-        freed = 0
+        outcome = Outcome(Counter(), 0, [])
         # As they are in the beginning: a file that fails again is behind the place that has been read.
         files = iter(self._sets.list_files(self._number, OPEN))
-        while batch := list(islice(files, BATCH)):
-            self._before_batch()
-            broken = self._recheck.refresh()
-            if broken:
-                return Outcome(counts, freed, broken)
-            ended = self._delete(batch)
-            if not self._is_dry_run:
-                self._sets.set_states(self._number, ended)
-            counts.update(deleted.state for deleted in ended)
-            sizes = {file.location: file.size_bytes for file in batch}
-            freed += sum(sizes[deleted.location] for deleted in ended if deleted.state == "deleted")
-            self._tell(batch, ended)
-            self._progress("files deleted", counts["deleted"])
-        return Outcome(counts, freed, [])
+        running: deque[tuple[list[FileRecord], Future[list[Deleted]]]] = deque()
+        with ThreadPoolExecutor(DELETERS, "nessie-ops-gc-delete") as pool:
+            while not outcome.broken and (batch := list(islice(files, BATCH))):
+                self._before_batch()
+                outcome = outcome._replace(broken=self._recheck.refresh())
+                if not outcome.broken:
+                    running.append((batch, pool.submit(self._delete, batch)))
+                if len(running) == DELETERS:
+                    outcome = self._finish(outcome, *running.popleft())
+            while running:
+                outcome = self._finish(outcome, *running.popleft())
+        return outcome
+
+    def _finish(self, outcome: Outcome, batch: Sequence[FileRecord], running: Future[list[Deleted]]) -> Outcome:
+        """Wait for a batch, and record how its files ended."""
+        ended = running.result()
+        if not self._is_dry_run:
+            self._sets.set_states(self._number, ended)
+        outcome.files.update(deleted.state for deleted in ended)
+        sizes = {file.location: file.size_bytes for file in batch}
+        freed = sum(sizes[deleted.location] for deleted in ended if deleted.state == "deleted")
+        self._tell(batch, ended)
+        self._progress("files deleted", outcome.files["deleted"])
+        return outcome._replace(freed_bytes=outcome.freed_bytes + freed)
 
     def _delete(self, batch: Sequence[FileRecord]) -> list[Deleted]:
         kept = [

@@ -162,7 +162,7 @@ class S3Files:
             aws_session_token=access.token or None,
             config=config,
         )
-        client.meta.events.register_first("before-parse.s3", read_quickly)
+        client.meta.events.register("before-parse.s3.*", read_quickly)
         return client
 
     def _bucket(self, name: str) -> S3Store:
