@@ -1,6 +1,6 @@
 """Garbage collection of 100 tables with 100 snapshots each, on local files and on S3, beside the figures of nessie-gc.
 
-    .venv/bin/python -m benchmarks.gc --folder DIR [--size 0.1] [--gateway versitygw] [--json FILE]
+    .venv/bin/python -m benchmarks.gc --folder DIR [--size 0.1] [--versitygw ~/go/bin/versitygw] [--json FILE]
     .venv/bin/python -m benchmarks.gc --folder DIR --files 1000000
     .venv/bin/python -m benchmarks.gc --filters 1000000
 
@@ -43,7 +43,7 @@ def options() -> argparse.Namespace:
     add = parser.add_argument
     add("--folder", type=Path, default=Path("unused"), help="where catalogs are built and kept for the next time")
     add("--size", type=float, default=1.0, help="of the catalog: 1 is that of the peer's figures")
-    add("--gateway", help="the program of a Versity S3 gateway; without it, local files alone")
+    add("--versitygw", help="the program of a Versity S3 gateway; without it, local files alone")
     add("--delays", type=float, nargs="+", default=[0, 10], help="milliseconds added to each request")
     add("--cutoffs", nargs="+", default=["NONE", "1"])
     add("--sides", nargs="+", default=["file", "s3"])
@@ -118,13 +118,13 @@ def run(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure and print; all figures."""
     found = []
     for name in chosen.sides:
-        if name == "s3" and not chosen.gateway:
+        if name == "s3" and not chosen.versitygw:
             continue
         side = Side(name, chosen.folder.absolute() / name)
         side.build(chosen.size)
         for cutoff in chosen.cutoffs:
             for delay in chosen.delays:
-                figures = measure_side(side, cutoff, delay, chosen.gateway)
+                figures = measure_side(side, cutoff, delay, chosen.versitygw)
                 found.append(figures)
                 print(describe(figures), flush=True)
     return found

@@ -25,10 +25,10 @@ def read_quickly(
         return
     try:
         root = ElementTree.fromstring(response_dict["body"])
-        namespace, _, name = root.tag.rpartition("}")
+        namespace, brace, name = root.tag.rpartition("}")
         if name != expected:
             return
-        namespace += "}" if namespace else ""
+        namespace += brace
         found = (_read_listing if name == "ListBucketResult" else _read_errors)(root, namespace)
     except (ElementTree.ParseError, ValueError, TypeError):
         return

@@ -1,0 +1,45 @@
+"""The benchmark of collection counts what it must: each object is read once, each commit visited once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.gcmeasure import filters
+
+ROOT = Path(__file__).parents[2]
+
+
+def measured(folder: Path, *options: str) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "benchmarks.gc", "--folder", str(folder), "--json", str(folder / "figures.json")]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: list[dict[str, object]] = json.loads((folder / "figures.json").read_text())
+    return found
+
+
+def test_it_collects_a_catalog_without_and_with_a_cutoff(tmp_path: Path) -> None:
+    everything, single = measured(tmp_path, "--size", "0.01", "--sides", "file", "--delays", "0")
+    kinds = json.loads((tmp_path / "file" / "made.json").read_text())["kinds"]
+    assert everything["reads"] == {
+        "metadata": kinds["metadata"] + kinds["views"],
+        "manifest list": kinds["lists"],
+        "manifest": kinds["manifests"],
+    }
+    assert everything["files"] == {"deleted": kinds["junk"]}
+    assert everything["commits"] == everything["distinct"]
+    assert 0 < single["commits"] == single["distinct"] < 10  # type: ignore[operator]
+    assert 0 < sum(single["reads"].values()) < sum(everything["reads"].values())  # type: ignore[attr-defined]
+
+
+def test_it_sweeps_many_files(tmp_path: Path) -> None:
+    (found,) = measured(tmp_path, "--files", "2000")
+    assert found["files"] == {"deleted": 1000}
+
+
+def test_it_compares_the_sets_of_live_files() -> None:
+    found = filters(2000)
+    assert found["exact, kept wrongly"] == 0
+    assert found["bloom, bytes"] < found["exact, bytes"]
