@@ -141,6 +141,14 @@ def expand(file: LiveFile, raw: bytes) -> list[LiveFile]:
         raise DamagedFile(f"is not a {file.kind}: {type(error).__name__}: {str(error)[:200]}") from error
 
 
+def read_specs(raw: bytes) -> set[int]:
+    """The partition specs of the manifests that a manifest list names; DamagedFile."""
+    try:
+        return {int(row["partition_spec_id"]) for row in _rows(raw)}
+    except Exception as error:
+        raise DamagedFile(f"is not a manifest list: {type(error).__name__}: {str(error)[:200]}") from error
+
+
 def _read_manifest_list(raw: bytes) -> Iterator[LiveFile]:
     for row in _rows(raw):
         yield LiveFile(FileKind.MANIFEST, row["manifest_path"], row["manifest_length"])

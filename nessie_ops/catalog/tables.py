@@ -135,10 +135,13 @@ class Tables:
         return self._write_one(branch, planned, meta)
 
     @again_when_overtaken
-    def commit(self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS) -> list[Loaded]:
+    def commit(
+        self, ref: str, changes: Sequence[Change], meta: NewCommit = ANONYMOUS, *, at: CommitHash | None = None
+    ) -> list[Loaded]:
         """Apply changes to one or more tables in one commit, all or none; the tables afterwards, in order.
 
-        CommitFailed when a requirement does not hold or a table changed meanwhile, NoSuchTable, BadRequest.
+        CommitFailed when a requirement does not hold or a table changed meanwhile (`at`: since this commit of the
+        branch), NoSuchTable, BadRequest.
         """
         keys = [change.key for change in changes]
         if len(changes) > MAX_CHANGES:
@@ -146,6 +149,8 @@ class Tables:
         if twice := {str(key) for key in keys if keys.count(key) > 1}:
             raise BadRequest(f"table-changes: {', '.join(sorted(twice))[:200]} must be named only once.")
         branch = self._lake.get_branch(ref)
+        if at is not None:
+            branch = Branch(branch.name, at)
         found = self._lake.store.get_contents(branch.hash, keys)
         planned = [self._plan_change(branch.hash, change, found.get(change.key)) for change in changes]
         return self._write(branch, planned, meta)

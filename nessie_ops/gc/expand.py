@@ -24,12 +24,17 @@ Owners = frozenset[str]
 
 
 class Wanted(NamedTuple):
-    """A live version to expand."""
+    """A live version to expand; `others` are the snapshots that it needs beside its own, None: all that it lists.
+
+    `has_log`: it also needs the previous metadata files that it lists.
+    """
 
     content_id: str
     is_table: bool
     metadata_location: str
     snapshot_id: int
+    others: frozenset[int] | None = None
+    has_log: bool = True
 
 
 class Broken(NamedTuple):
@@ -119,11 +124,11 @@ class Expander:
     def _name(self, described: Described, wanted: _Versions, owners: Owners) -> list[LiveFile]:
         """The files that a metadata file makes live, but for those that an earlier one of its contents did already."""
         ids, others = set(described.by_snapshot), described.others
-        if self._only_named:
+        if self._only_named or not wanted.has_log:
             others = []
+        if wanted.is_table and (self._only_named or not wanted.is_whole):
             # Writers that know no snapshot say -1, and mean the current one.
-            if wanted.is_table:
-                ids &= {described.current if id < 0 else id for id in wanted.snapshots}
+            ids &= {described.current if id < 0 else id for id in wanted.snapshots}
         noted = self._noted.setdefault(owners, set())
         new = {
             file.location: file
@@ -220,7 +225,7 @@ class _Versions:
     def __init__(self) -> None:
         self.owners: set[str] = set()
         self.snapshots: set[int] = set()
-        self.is_table = False
+        self.is_table = self.is_whole = self.has_log = False
 
 
 def _group(wanted: Iterable[Wanted]) -> dict[str, _Versions]:
@@ -229,7 +234,10 @@ def _group(wanted: Iterable[Wanted]) -> dict[str, _Versions]:
         row = found.setdefault(version.metadata_location, _Versions())
         row.owners.add(version.content_id)
         row.snapshots.add(version.snapshot_id)
+        row.snapshots.update(version.others or ())
         row.is_table |= version.is_table
+        row.is_whole |= version.others is None
+        row.has_log |= version.has_log
     return found
 
 

@@ -6,23 +6,27 @@ deleted are not deleted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
 
+from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted, find_lost
+from nessie_ops.gc.heads import Heads, list_wanted, look
 from nessie_ops.gc.identify import Context, from_micros
 from nessie_ops.gc.lease import Heartbeat
 from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull, check_rates
 from nessie_ops.gc.recheck import Recheck
-from nessie_ops.gc.source import Source
+from nessie_ops.gc.rewriting import Rewriter, Rewritten, name_snapshots
+from nessie_ops.gc.source import Source, Version
 from nessie_ops.gc.storage import Stores
+from nessie_ops.gc.surplus import Times
 from nessie_ops.gc.sweep import LISTERS, Judge, Limits, Sweep, Verdict, count_candidates, read_verdicts
 from nessie_ops.gc.unreferenced import Dropped, find_unreferenced, locate
 from nessie_ops.model import CommitHash
@@ -46,6 +50,8 @@ class SweepSettings(msgspec.Struct, frozen=True, kw_only=True):
     fpp: float = 0.00001
     allowed_fpp: float = 0.0001
     only_named: bool = False
+    expires_snapshots: bool = False  # heads list what is needed alone; older commits need the snapshot they name
+    expires_on: str = ""  # the branch on which metadata is rewritten before it is merged
     unreferenced_age: timedelta | None = None  # contents that nobody has held for so long are swept, too
     allowed_locations: tuple[str, ...] = ()
     max_files: int = MAX_FILES
@@ -65,6 +71,7 @@ class Swept(NamedTuple):
     verdicts: list[Verdict]
     outcome: Outcome | None
     stopped: str
+    rewritten: Rewritten = Rewritten([], [], {})
 
 
 def max_modified_at(settings: SweepSettings, record: LiveSetRecord) -> int:
@@ -94,11 +101,15 @@ def sweep(
     settings: SweepSettings,
     context: Context,
     hooks: Hooks = Hooks(),  # noqa: B008
+    catalog: IcebergCatalog | None = None,
 ) -> Swept:
     """Sweep a live set; what goes wrong with one table is told in the result, all else is raised and can be resumed.
 
     What an earlier sweep found is used when it had the same settings.  A dry run leaves the live set as it was.
+    `catalog` rewrites metadata when snapshots are to expire; BadRequest without it.
     """
+    if settings.expires_snapshots and catalog is None:
+        raise BadRequest("expire-snapshots: metadata can only be rewritten in our own store, without --uri.")
     limit = max_modified_at(settings, runs.get_live_set(sets, id))
     statuses = (runs.IDENTIFY_SUCCESS, runs.EXPIRY_IN_PROGRESS, runs.EXPIRY_FAILED)
     record = runs.take(sets, id, statuses, context)
@@ -110,7 +121,7 @@ def sweep(
     sets.change(record.number, expected={"owner": record.owner}, **running)
     try:
         with Heartbeat(lambda: runs.renew(sets, record, context)) as heartbeat:
-            swept = _sweep(sets, record, source, stores, settings, limit, context, hooks, heartbeat)
+            swept = _sweep(sets, record, source, stores, settings, limit, context, hooks, heartbeat, catalog)
             swept = swept._replace(record=_as_it_will_be(sets, swept, settings, context))
             hooks.report(swept)
         if settings.is_dry_run:
@@ -162,8 +173,15 @@ def _sweep(
     context: Context,
     hooks: Hooks,
     heartbeat: Heartbeat,
+    catalog: IcebergCatalog | None,
 ) -> Swept:
-    live, expansion = expand_live(sets, record, source, stores, settings, context)
+    rewritten = Rewritten([], [], {})
+    if settings.expires_snapshots and catalog:
+        rewritten = rewrite(sets, record, source, stores, settings, limit, context, catalog)
+        heartbeat.check()
+    heads = _look(sets, record, source) if settings.expires_snapshots else None
+    planned = rewritten.planned if settings.is_dry_run else {}
+    live, expansion = expand_live(sets, record, source, stores, settings, context, heads, planned)
     known = known_bases(sets, record, source, stores, settings, expansion, context)
     bases = choose_bases(stores, Bounds(stores, settings.allowed_locations), expansion, known)
     sets.add_bases(
@@ -176,7 +194,7 @@ def _sweep(
     finder = Sweep(stores, sets, record.number, judge, bases, listers=settings.listers, progress=context.progress)
     heartbeat.check()
     verdicts = earlier + finder.find([base for base in bases.listed if base not in done])
-    swept = Swept(record, expansion, bases, verdicts, None, _too_many(verdicts, settings))
+    swept = Swept(record, expansion, bases, verdicts, None, _too_many(verdicts, settings), rewritten)
     hooks.explain(swept)
     heartbeat.check()
     if swept.stopped or settings.is_dry_run or settings.is_deferred:
@@ -185,7 +203,7 @@ def _sweep(
         stores,
         sets,
         record.number,
-        make_recheck(sets, record, source, stores, settings.only_named),
+        make_recheck(sets, record, source, stores, settings.only_named, heads),
         looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
         before_batch=heartbeat.check,
         progress=context.progress,
@@ -212,6 +230,38 @@ def known_bases(
     return remembered + locate(stores, dropped)
 
 
+def rewrite(
+    sets: LiveSets,
+    record: LiveSetRecord,
+    source: Source,
+    stores: Stores,
+    settings: SweepSettings,
+    limit: int,
+    context: Context,
+    catalog: IcebergCatalog,
+) -> Rewritten:
+    """Rewrite metadata at the heads of branches, so that it lists only what is needed, or say what would go."""
+    heads = _look(sets, record, source)
+    named = name_snapshots({*_marked(sets, record), *heads.since}, stores)
+    times = Times(limit // 1000, context.now() // 1000)
+    on, is_dry_run = settings.expires_on, settings.is_dry_run
+    rewriter = Rewriter(catalog, source, stores, named, times, on=on, is_dry_run=is_dry_run, progress=context.progress)
+    return rewriter.rewrite(heads.branches)
+
+
+def _look(sets: LiveSets, record: LiveSetRecord, source: Source) -> Heads:
+    return look(source, runs.pinned(sets, record), runs.get_settings(record).policies.of)
+
+
+def _marked(sets: LiveSets, record: LiveSetRecord) -> Iterator[Version]:
+    for row in sets.list_versions(record.number):
+        yield Version(row.content_id, bool(row.is_table), row.metadata_location, row.snapshot_id)
+
+
+def _wanted(marked: Iterable[Version], heads: Heads | None, planned: Mapping[str, frozenset[int]]) -> Iterator[Wanted]:
+    return list_wanted(marked, heads, planned) if heads else (Wanted(*version) for version in marked)
+
+
 def expand_live(
     sets: LiveSets,
     record: LiveSetRecord,
@@ -219,9 +269,13 @@ def expand_live(
     stores: Stores,
     settings: SweepSettings,
     context: Context,
+    heads: Heads | None = None,
+    planned: Mapping[str, frozenset[int]] = {},
 ) -> tuple[LivePlaces, Expansion]:
     """The live files of a live set; a Bloom filter that is too small is made anew, twice as large."""
     expected, is_exact = settings.expected_files, settings.is_exact
+    if settings.expires_snapshots and heads is None:
+        heads = _look(sets, record, source)
     while True:
         live: LivePlaces = (
             Exact(EXACT_FILES if is_exact is None else None)
@@ -230,10 +284,7 @@ def expand_live(
         )
         expander = Expander(stores, live, only_named=settings.only_named, progress=context.progress)
         try:
-            expansion = expander.expand(
-                Wanted(row.content_id, bool(row.is_table), row.metadata_location, row.snapshot_id)
-                for row in sets.list_versions(record.number)
-            )
+            expansion = expander.expand(_wanted(_marked(sets, record), heads, planned))
         except Overfull:
             expected = 2 * (expected if is_exact is False else max(expected, EXACT_FILES))
             is_exact = False
@@ -252,10 +303,18 @@ def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, stores: 
         expander.note(lost)
 
 
-def make_recheck(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores, only_named: bool) -> Recheck:
-    """What looks at the references again, from where the mark pinned them."""
+def make_recheck(
+    sets: LiveSets,
+    record: LiveSetRecord,
+    source: Source,
+    stores: Stores,
+    only_named: bool,
+    heads: Heads | None = None,
+) -> Recheck:
+    """What looks at the references again, from where the mark pinned them, or from the later `heads`."""
     policies = runs.get_settings(record).policies
-    return Recheck(source, stores, runs.pinned(sets, record), policies.of, only_named=only_named)
+    pinned = heads.pinned if heads else runs.pinned(sets, record)
+    return Recheck(source, stores, pinned, policies.of, only_named=only_named)
 
 
 def _too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:

@@ -152,7 +152,10 @@ class Explained(NamedTuple):
 
 
 class Explainer:
-    """Records the reasons of a live set's dead files; without `always` only where that costs little."""
+    """Records the reasons of a live set's dead files; without `always` only where that costs little.
+
+    With `also_live`, live versions are asked, too: they list snapshots that they do not need.
+    """
 
     def __init__(
         self,
@@ -161,9 +164,11 @@ class Explainer:
         *,
         always: bool = False,
         only_named: bool = False,
+        also_live: bool = False,
         progress: Callable[[str, int], None] = lambda step, count: None,
     ) -> None:
         self._stores, self._source = stores, source
+        self._also_live = also_live
         self._always, self._only_named, self._progress = always, only_named, progress
 
     def explain(self, sets: LiveSets, number: int) -> Explained:
@@ -180,7 +185,7 @@ class Explainer:
         try:
             held = list_held(
                 self._source,
-                wanted=lambda version: version not in live,
+                wanted=lambda version: self._also_live or version not in live,
                 limit=None if self._always else AUTO_VERSIONS,
                 progress=self._progress,
             )

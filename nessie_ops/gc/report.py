@@ -21,6 +21,7 @@ import msgspec
 from nessie_ops.gc.expire import Swept
 from nessie_ops.gc.explain import decode
 from nessie_ops.gc.plots import bars, format_bytes
+from nessie_ops.gc.rewriting import Shrunk, Untouched
 from nessie_ops.gc.sweep import AGES, FATES, Tally, Verdict
 from nessie_ops.store.livesets import FileRecord, LiveSets
 
@@ -58,6 +59,9 @@ class Report(msgspec.Struct, rename="camel"):
     broken: list[dict[str, str]] = []
     refused: dict[str, str] = {}
     outside: dict[str, list[str]] = {}
+    shrunk: list[Shrunk] = []
+    """Tables whose metadata was rewritten, or would be, by branch, and those for which it was not, with the reason."""
+    untouched: list[Untouched] = []
     unlisted: dict[str, str] = {}
 
 
@@ -85,6 +89,7 @@ def of_sweep(sets: LiveSets, swept: Swept, kind: str, settings: dict[str, Any], 
         for row in expansion.broken.values()
     ]
     found.refused = dict(bases.refused)
+    found.shrunk, found.untouched = swept.rewritten.shrunk, swept.rewritten.untouched
     found.outside = {names.get(content, content): sorted(folders) for content, folders in expansion.outside.items()}
     found.unlisted = {verdict.base: verdict.error for verdict in swept.verdicts if verdict.error}
     return found
@@ -180,11 +185,13 @@ def _html(report: Report, files: list[FileRecord]) -> str:
         *((fate, _describe(tally)) for fate, tally in report.fates.items()),
         *((f"files {state}", _describe(tally)) for state, tally in report.states.items()),
         *((name, str(value)) for name, value in report.settings.items()),
+        *(("removed from metadata", str(row)) for row in report.shrunk),
     ]
     troubles = [
         *([("stopped", report.stopped)] if report.stopped else []),
         *([("reasons not looked up", report.explained)] if report.explained else []),
         *((f"broken: {row['table']}", f"{row['location']}: {row['why']}") for row in report.broken),
+        *((f"metadata stays: {row.table} on {row.branch}", row.why) for row in report.untouched),
         *((f"not listed: {location}", why) for location, why in report.refused.items()),
         *((f"not listed to the end: {base}", why) for base, why in report.unlisted.items()),
     ]

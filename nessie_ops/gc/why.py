@@ -120,7 +120,10 @@ def _is_near(asked: Asked, row: VersionRecord, place: str) -> bool:
 
 def _last_holder(asked: Asked, place: str) -> Reason:
     live = {Version(row[0], bool(row[1]), row[2], row[3]) for row in asked.sets.list_versions(asked.record.number)}
-    held = list_held(asked.source, wanted=lambda version: version not in live, progress=asked.context.progress)
+    also_live = asked.settings.expires_snapshots  # then they list snapshots that they do not need
+    held = list_held(
+        asked.source, wanted=lambda version: also_live or version not in live, progress=asked.context.progress
+    )
     tracer = Tracer(asked.stores, only_named=asked.settings.only_named, progress=asked.context.progress)
     for index, found in tracer.trace(one.version for one in held):
         if found == place:

@@ -95,6 +95,19 @@ class Sweeping(NamedTuple):
     unreferenced_age: Annotated[
         str, option("--unreferenced-age", help="Sweep dropped tables, too, which nobody held for so long (P30D).")
     ] = ""
+    expire_snapshots: Annotated[
+        bool,
+        option(
+            "--expire-snapshots/--no-expire-snapshots",
+            help="First rewrite the tables' metadata, so that it lists only the snapshots that kept commits name.",
+        ),
+    ] = False
+    expire_on: Annotated[
+        str, option("--expire-on", help="Branch on which that is committed before it is merged. Default: none.")
+    ] = ""
+    warehouse: Annotated[
+        str, option("--warehouse", help="Where these tables are. Default: NESSIE_OPS_WAREHOUSE, or in the home.")
+    ] = ""
     max_deletions: Annotated[
         int, option("--max-deletions", min=0, help="More than that need --force. Default: 1000000.")
     ] = 1_000_000

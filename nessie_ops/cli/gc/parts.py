@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import typer
 
+from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.cli.connection import find_store
 from nessie_ops.cli.gc.options import Chosen, Database, Files, Origin
 from nessie_ops.cli.store import Progress
@@ -28,7 +29,7 @@ from nessie_ops.gc.properties import list_unknown, open_stores
 from nessie_ops.gc.source import Catalog
 from nessie_ops.gc.storage import Stores
 from nessie_ops.model import GarbageCollectorConfig
-from nessie_ops.runtime.home import get_home
+from nessie_ops.runtime.home import allowed_locations, get_home, warehouse_url
 from nessie_ops.store.dialects import parse_url
 from nessie_ops.store.livesets import LiveSets
 from nessie_ops.store.livesets.jdbc import to_target
@@ -135,11 +136,12 @@ def choose(chosen: Chosen) -> str:
 
 
 class Opened(NamedTuple):
-    """A catalog; `name` is how a live set remembers it, without a password."""
+    """A catalog; `name` is how a live set remembers it, without a password; `versions` is our own store's."""
 
     name: str
     source: Catalog
     config: GarbageCollectorConfig | None
+    versions: VersionStore | None = None
 
 
 @contextmanager
@@ -160,7 +162,7 @@ def open_source(origin: Origin, marked: str = "") -> Iterator[Opened]:
     _check_same(name, marked)
     versions = VersionStore.open(url, create=False)
     try:
-        yield Opened(name, Catalog(versions), _read_config(versions))
+        yield Opened(name, Catalog(versions), _read_config(versions), versions)
     finally:
         versions.close()
 
@@ -216,6 +218,15 @@ def _to_seconds(name: str, milliseconds: str) -> float:
         return int(milliseconds) / 1000
     except ValueError:
         raise BadRequest(f"nessie-option: {name}: give milliseconds.") from None
+
+
+def open_tables(opened: Opened, warehouse: str) -> IcebergCatalog | None:
+    """The tables of a catalog for writing; None for another's server."""
+    if opened.versions is None:
+        return None
+    with usage():
+        place = warehouse or os.environ.get("NESSIE_OPS_WAREHOUSE") or warehouse_url(get_home())
+        return IcebergCatalog(opened.versions, place, allowed_locations=allowed_locations())
 
 
 # -- files and the run ------------------------------------------------------------------------

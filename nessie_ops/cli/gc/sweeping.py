@@ -17,6 +17,7 @@ from nessie_ops.cli.gc.parts import (
     open_files,
     open_sets,
     open_source,
+    open_tables,
     report_folder,
     usage,
     warn,
@@ -94,7 +95,9 @@ def _sweep(
     marked = runs.get_settings(runs.get_live_set(sets, id)).source
     with open_source(origin, marked) as opened:
         run = _Run(sets, opened, open_files(files), sweeping, context)
-        swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, Hooks(run.explain, run.report))
+        tables = open_tables(opened, sweeping.warehouse) if sweeping.expire_snapshots else None
+        hooks = Hooks(run.explain, run.report)
+        swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, hooks, tables)
     assert run.found and run.written
     failures = run.found.states.get("failed", Tally()).files
     if as_json:
@@ -102,10 +105,14 @@ def _sweep(
         print_json({"liveSet": to_json(swept.record), "report": run.found, "reports": paths})
     else:
         typer.secho(_describe(swept, run), bold=True, fg="green")
+    for line in _tell_rewritten(swept, run.settings.is_dry_run):
+        warn(line)
     for trouble in _troubles(swept):
         warn(trouble)
     warn(f"report: {run.written.html}")
-    return bool(failures or swept.stopped or swept.expansion.broken or any(each.error for each in swept.verdicts))
+    faults = [each for each in swept.rewritten.untouched if each.is_fault]
+    unlisted = any(each.error for each in swept.verdicts)
+    return bool(failures or swept.stopped or swept.expansion.broken or unlisted or faults)
 
 
 class _Run:
@@ -133,6 +140,7 @@ class _Run:
             self.opened.source,
             always=bool(self.sweeping.explain),
             only_named=self.settings.only_named,
+            also_live=self.settings.expires_snapshots,
             progress=self.context.progress,
         )
         self.why_not = explainer.explain(self.sets, swept.record.number).why_not
@@ -160,6 +168,8 @@ def _worth_telling(settings: SweepSettings) -> dict[str, Any]:
         "force": settings.is_forced,
         "deferDeletes": settings.is_deferred,
         "dryRun": settings.is_dry_run,
+        "expireSnapshots": settings.expires_snapshots,
+        "expireOn": settings.expires_on,
     }
 
 
@@ -167,6 +177,8 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
     """The settings of a sweep, by default those of the repository's configuration; a usage error."""
     grace = sweeping.grace_period or (config.new_files_grace_period if config else "") or "PT24H"
     expected = sweeping.expected_file_count or (config.expected_file_count_per_content if config else 0) or 1_000_000
+    if sweeping.expire_on and not sweeping.expire_snapshots:
+        raise typer.BadParameter("--expire-on: give --expire-snapshots, too.")
     with usage():
         limit, age = sweeping.max_file_modification, sweeping.unreferenced_age
         settings = SweepSettings(
@@ -176,6 +188,8 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
             expected_files=expected,
             fpp=sweeping.fpp,
             allowed_fpp=max(sweeping.fpp, sweeping.allowed_fpp),
+            expires_snapshots=sweeping.expire_snapshots,
+            expires_on=sweeping.expire_on,
             unreferenced_age=parse_duration(age, "unreferenced-age") if age else None,
             allowed_locations=tuple(sweeping.allowed_location or ()),
             max_files=sweeping.max_deletions,
@@ -199,6 +213,12 @@ def _describe(swept: Swept, run: _Run) -> str:
     deleted = pending.files if run.settings.is_deferred else run.found.states.get("deleted", Tally()).files
     failed = run.found.states.get("failed", Tally()).files
     return f"{start} after {took}, deleted {deleted} files, {failed} files could not be deleted."
+
+
+def _tell_rewritten(swept: Swept, is_dry_run: bool) -> list[str]:
+    verb = "would be removed from" if is_dry_run else "removed from"
+    shrunk = [f"{verb} the metadata of {each}" for each in swept.rewritten.shrunk]
+    return shrunk + [f"metadata of {row.table} on {row.branch} stays: {row.why}" for row in swept.rewritten.untouched]
 
 
 def _troubles(swept: Swept) -> list[str]:

@@ -1,0 +1,201 @@
+"""Snapshots that no kept commit names go from the metadata at the heads of branches, and then their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+from nessie_ops.catalog.catalog import IcebergCatalog
+from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
+from nessie_ops.catalog.tables import Tables
+from nessie_ops.model import ReferenceType
+from tests.gc.commands import Commands
+
+SCHEMA = pa.schema([("id", pa.int64())])
+NOW = ["--grace-period", "PT0S", "--force"]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NessieOpsCatalog]:
+    monkeypatch.setenv("NESSIE_OPS_HOME", f"{tmp_path}/home")
+    monkeypatch.setenv("NESSIE_OPS_WAREHOUSE", f"{tmp_path}/warehouse")
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    with NessieOpsCatalog("lake", uri=uri, warehouse=f"{tmp_path}/warehouse") as catalog:
+        catalog.create_namespace("db")
+        yield catalog
+
+
+@pytest.fixture
+def gc(lake: NessieOpsCatalog, tmp_path: Path) -> Commands:
+    return Commands("--store", f"sqlite:///{tmp_path}/catalog.db")
+
+
+def append(table: Table, *ids: int) -> int:
+    """Append a row by each of these commits; the last snapshot."""
+    for id in ids:
+        table.append(pa.table({"id": [id]}, schema=SCHEMA))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def make(lake: NessieOpsCatalog, name: str, *ids: int, **properties: str) -> Table:
+    table = lake.create_table(f"db.{name}", SCHEMA, properties=properties)
+    append(table, *ids)
+    return table
+
+
+def ids(table: Table, snapshot: int | None = None) -> list[int]:
+    return sorted(table.scan(snapshot_id=snapshot).to_arrow()["id"].to_pylist())
+
+
+def snapshots(lake: NessieOpsCatalog, name: str) -> list[int]:
+    return [each.snapshot_id for each in lake.load_table(f"db.{name}").metadata.snapshots]
+
+
+def fork(lake: NessieOpsCatalog, kind: ReferenceType, name: str) -> NessieOpsCatalog:
+    lake.version_store.create_reference(kind, name, lake.version_store.get_reference("main").hash)
+    return lake.on(name)
+
+
+def lists(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "warehouse").rglob("snap-*.avro")}
+
+
+def list_name(table: Table, snapshot: int) -> str:
+    found = table.snapshot_by_id(snapshot)
+    assert found is not None
+    return found.manifest_list.rpartition("/")[2]
+
+
+def test_only_what_is_needed_is_listed_and_there(lake: NessieOpsCatalog, gc: Commands, tmp_path: Path) -> None:
+    table = make(lake, "t", 1, 2)
+    tagged = append(table)
+    table.manage_snapshots().create_tag(tagged, "release").commit()
+    last = append(table, 3, 4)
+    before = lists(tmp_path)
+    head = lake.version_store.get_reference("main").hash
+    dry = gc.json("gc", "-c", "1", "--expire-snapshots", "--dry-run", *NOW)
+    assert lake.version_store.get_reference("main").hash == head
+    assert dry["report"]["shrunk"] == [
+        {"branch": "main", "table": "db.t", "snapshots": 2, "partitionSpecs": 0, "schemas": 0}
+    ]
+    assert lists(tmp_path) == before
+    done = gc.json("gc", "-c", "1", "--expire-snapshots", *NOW)
+    assert done["report"]["shrunk"] == dry["report"]["shrunk"]
+    assert {row["location"] for row in _files(done)} == {row["location"] for row in _files(dry)}
+    assert snapshots(lake, "t") == [tagged, last]
+    now = lake.load_table("db.t")
+    assert (ids(now), ids(now, tagged)) == ([1, 2, 3, 4], [1, 2])
+    assert lists(tmp_path) == {list_name(now, tagged), list_name(now, last)}
+    message = lake.version_store.list_log(lake.version_store.get_reference("main").hash, limit=1)[0].commit_meta.message
+    assert message == "expire 2 snapshots of 1 tables\n\ndb.t: 2 snapshots"
+    again = gc.json("gc", "-c", "1", "--expire-snapshots", *NOW)
+    assert (again["report"]["shrunk"], again["report"]["states"]) == ([], {})
+
+
+def _files(printed: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path(printed["reports"]["json"]).read_text())["files"]
+    return found
+
+
+def test_other_references_keep_what_they_need(lake: NessieOpsCatalog, gc: Commands, tmp_path: Path) -> None:
+    """A branch its snapshot, also for time travel on main; a tag, which cannot be rewritten, all that it lists."""
+    table = make(lake, "t", 1, 2)
+    work = fork(lake, ReferenceType.BRANCH, "work")
+    needed = append(table)
+    last = append(table, 3, 4)
+    other = make(lake, "u", 1, 2)
+    release = fork(lake, ReferenceType.TAG, "release")
+    old = [each.snapshot_id for each in other.metadata.snapshots]
+    append(other, 3)
+    gc.on("gc", "-c", "1", "--expire-snapshots", *NOW)
+    assert snapshots(lake, "t") == [needed, last]
+    assert snapshots(work, "t") == [needed]
+    assert ids(work.load_table("db.t")) == ids(lake.load_table("db.t"), needed) == [1, 2]
+    assert [ids(release.load_table("db.u"), snapshot) for snapshot in old] == [[1], [1, 2]]
+    assert snapshots(lake, "u") == [old[-1], append(lake.load_table("db.u"))]
+
+
+def test_commits_within_the_cutoff_can_be_read(lake: NessieOpsCatalog, gc: Commands) -> None:
+    table = make(lake, "t", 1, 2, 3, 4)
+    every = snapshots(lake, "t")
+    head = lake.version_store.get_reference("main").hash
+    commits = [entry.commit_meta.hash for entry in lake.version_store.list_log(head, limit=2)]
+    gc.on("gc", "-c", "2", "--expire-snapshots", *NOW)
+    assert snapshots(lake, "t") == every[2:]
+    assert ids(table) == [1, 2, 3, 4]
+    assert [ids(lake.on(f"main@{commit}").load_table("db.t")) for commit in commits] == [[1, 2, 3, 4], [1, 2, 3]]
+
+
+def test_properties_and_branches_of_the_table_retain_more(lake: NessieOpsCatalog, gc: Commands) -> None:
+    make(lake, "counted", 1, 2, 3, 4, **{"history.expire.min-snapshots-to-keep": "3"})
+    make(lake, "aged", 1, 2, 3, **{"history.expire.max-snapshot-age-ms": "86400000"})
+    make(lake, "wrong", 1, 2, **{"history.expire.min-snapshots-to-keep": "many"})
+    own = make(lake, "own", 1, 2, 3)
+    first = own.metadata.snapshots[0].snapshot_id
+    own.manage_snapshots().create_branch(own.metadata.snapshots[1].snapshot_id, "b", min_snapshots_to_keep=2).commit()
+    result = gc.on("gc", "-c", "1", "--expire-snapshots", *NOW, code=1)
+    assert "metadata of db.wrong on main stays" in result.stderr
+    assert [len(snapshots(lake, name)) for name in ("counted", "aged", "wrong", "own")] == [3, 3, 2, 3]
+    assert ids(lake.load_table("db.own"), first) == [1]
+
+
+def test_specs_and_schemas_that_nothing_uses(lake: NessieOpsCatalog, gc: Commands) -> None:
+    table = make(lake, "t", 1)
+    for column in ("a", "b"):
+        with table.update_schema() as schema:
+            schema.add_column(column, StringType())
+    with table.update_spec() as spec:
+        spec.add_field("id", IdentityTransform(), "by_id")
+    table.append(pa.table({"id": [2], "a": ["x"], "b": ["y"]}))
+    with table.update_spec() as spec:
+        spec.remove_field("by_id")
+    table.overwrite(pa.table({"id": [2], "a": ["x"], "b": ["z"]}), EqualTo("id", 2))
+    done = gc.json("gc", "-c", "1", "--expire-snapshots", *NOW)
+    now = lake.load_table("db.t")
+    assert sorted(now.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    manifests = now.current_snapshot().manifests(now.io)  # type: ignore[union-attr]
+    used = {manifest.partition_spec_id for manifest in manifests} | {now.metadata.default_spec_id}
+    assert {spec.spec_id for spec in now.metadata.partition_specs} == used
+    assert len(now.metadata.schemas) == 1
+    assert done["report"]["shrunk"][0]["schemas"] == 2
+    with now.update_schema() as schema:
+        schema.add_column("c", StringType())
+    append(lake.load_table("db.t"), 7)
+
+
+@pytest.mark.parametrize("on", ["", "care"])
+def test_a_writer_in_between_wins(
+    lake: NessieOpsCatalog, gc: Commands, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    table, other = make(lake, "t", 1, 2, 3), make(lake, "u", 1, 2)
+    kept = [each.snapshot_id for each in table.metadata.snapshots]
+    commit, race = Tables.commit, [4]
+
+    def racing(self: Tables, *args: Any, **options: Any) -> Any:
+        while race:
+            lake.load_table("db.t").append(pa.table({"id": [race.pop()]}, schema=SCHEMA))
+        return commit(self, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tables, "commit", racing)
+        words = ["--expire-on", on] if on else []
+        result = gc.on("gc", "-c", "1", "--expire-snapshots", *words, *NOW)
+    assert "metadata of db.t on main stays: somebody else changed it" in result.stderr
+    assert len(snapshots(lake, "u")) == 1
+    assert snapshots(lake, "t")[:3] == kept
+    now = lake.load_table("db.t")
+    assert [ids(now, snapshot) for snapshot in kept] == [[1], [1, 2], [1, 2, 3]]
+    assert ids(now) == [1, 2, 3, 4]
+    assert ids(lake.load_table("db.u")) == ids(other) == [1, 2]
+    assert [each.name for each in lake.version_store.list_references()] == ["main"]
