@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.tables import Tables
+from nessie_ops.gc import expire
 from nessie_ops.model import ReferenceType
 from tests.gc.commands import Commands
 
@@ -93,6 +93,7 @@ def test_only_what_is_needed_is_listed_and_there(lake: NessieOpsCatalog, gc: Com
     done = gc.json("gc", "-c", "1", "--expire-snapshots", *NOW)
     assert done["report"]["shrunk"] == dry["report"]["shrunk"]
     assert {row["location"] for row in _files(done)} == {row["location"] for row in _files(dry)}
+    assert {row["reason"]["key"] for row in _files(done)} == {"db.t"}
     assert snapshots(lake, "t") == [tagged, last]
     now = lake.load_table("db.t")
     assert (ids(now), ids(now, tagged)) == ([1, 2, 3, 4], [1, 2])
@@ -199,3 +200,50 @@ def test_a_writer_in_between_wins(
     assert ids(now) == [1, 2, 3, 4]
     assert ids(lake.load_table("db.u")) == ids(other) == [1, 2]
     assert [each.name for each in lake.version_store.list_references()] == ["main"]
+
+
+def test_files_can_be_deleted_later_and_asked_about(lake: NessieOpsCatalog, gc: Commands, tmp_path: Path) -> None:
+    table = make(lake, "t", 1, 2, 3)
+    gone, _, last = (list_name(table, id) for id in snapshots(lake, "t"))
+    path = next((tmp_path / "warehouse").rglob(gone))
+    done = gc.json("gc", "-c", "1", "--expire-snapshots", "--defer-deletes", *NOW)
+    assert path.exists()
+    id = done["liveSet"]["id"]
+    assert gc.json("why", str(path), "-l", id)["fate"] == "dead"
+    assert gc.json("why", str(path.with_name(last)), "-l", id)["fate"] == "live"
+    append(lake.load_table("db.t"), 4)
+    gc.on("deferred-deletes", "-l", id)
+    assert gone not in lists(tmp_path)
+    assert last in lists(tmp_path)
+    assert ids(lake.load_table("db.t")) == [1, 2, 3, 4]
+
+
+def test_a_branch_made_on_an_old_commit_meanwhile(
+    lake: NessieOpsCatalog, gc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the rewriting, before anything is deleted: the branch shows metadata that lists all snapshots."""
+    table = make(lake, "t", 1, 2, 3)
+    every = [each.snapshot_id for each in table.metadata.snapshots]
+    head = lake.version_store.get_reference("main").hash
+    expand = expire.expand_live
+
+    def fork_old(*given: Any) -> Any:
+        found = expand(*given)
+        lake.version_store.create_reference(ReferenceType.BRANCH, "work", head)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expire, "expand_live", fork_old)
+        gc.on("gc", "-c", "1", "--expire-snapshots", *NOW)
+    assert snapshots(lake, "t") == every[-1:]
+    assert [ids(lake.on("work").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_options_that_do_not_fit(lake: NessieOpsCatalog, gc: Commands) -> None:
+    assert "--expire-snapshots" in gc.on("gc", "--expire-on", "care", code=2).output
+    make(lake, "t", 1, 2)
+    fork(lake, ReferenceType.BRANCH, "care")
+    result = gc.on("gc", "-c", "1", "--expire-snapshots", "--expire-on", "care", *NOW, code=1)
+    assert "metadata of db.t on main stays" in result.stderr
+    assert lake.version_store.get_reference("care")
+    assert len(snapshots(lake, "t")) == 2
