@@ -203,7 +203,7 @@ def _sweep(
         stores,
         sets,
         record.number,
-        make_recheck(sets, record, source, stores, settings.only_named, heads),
+        make_recheck(sets, record, source, stores, settings, heads),
         looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
         before_batch=heartbeat.check,
         progress=context.progress,
@@ -308,13 +308,14 @@ def make_recheck(
     record: LiveSetRecord,
     source: Source,
     stores: Stores,
-    only_named: bool,
+    settings: SweepSettings,
     heads: Heads | None = None,
 ) -> Recheck:
     """What looks at the references again, from where the mark pinned them, or from the later `heads`."""
     policies = runs.get_settings(record).policies
     pinned = heads.pinned if heads else runs.pinned(sets, record)
-    return Recheck(source, stores, pinned, policies.of, only_named=only_named)
+    needs_all = settings.expires_snapshots
+    return Recheck(source, stores, pinned, policies.of, only_named=settings.only_named, heads_need_all=needs_all)
 
 
 def _too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:

@@ -20,7 +20,10 @@ from nessie_ops.model import CommitHash
 
 
 class Recheck:
-    """Keeps up with the references from those that a mark pinned."""
+    """Keeps up with the references from those that a mark pinned.
+
+    With `heads_need_all` the mark's versions needed their own snapshots alone, so what moved heads show is read anew.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Recheck:
         bound_of: Callable[[str], Bound],
         *,
         only_named: bool = False,
+        heads_need_all: bool = False,
     ) -> None:
         self._source, self._stores, self._bound_of = source, stores, bound_of
         self._marker = Marker(source)
@@ -38,6 +42,7 @@ class Recheck:
         self._heads: dict[str, CommitHash] = {reference.name: reference.hash for reference in pinned}
         self._live = Exact()
         self._expander = Expander(stores, self._live, only_named=only_named)
+        self._heads_need_all = heads_need_all
         self._lost: list[Broken] = []
 
     def refresh(self) -> list[Broken]:
@@ -51,6 +56,8 @@ class Recheck:
             wanted += [Wanted(*live.put.version) for live in marked.live]
             self._heads[reference.name] = reference.hash
             moved.append(reference.hash)
+        if self._heads_need_all:
+            wanted += self._shown_at(moved)
         if wanted:
             self._expander.expand(wanted)
         found = self._expander.result

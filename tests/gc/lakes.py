@@ -121,7 +121,7 @@ class Collection:
     def delete_deferred(self) -> Outcome:
         """Delete what a sweep recorded."""
         record = identify.get_live_set(self.sets, self.id)
-        recheck = expire.make_recheck(self.sets, record, self.source, self.stores, only_named=False)
+        recheck = expire.make_recheck(self.sets, record, self.source, self.stores, expire.SweepSettings())
         return Deletion(self.stores, self.sets, record.number, recheck).run()
 
     def states(self) -> dict[str, str]:

@@ -315,7 +315,7 @@ def test_a_branch_on_a_snapshot_that_an_earlier_collector_took(lake: Lake, sets:
     collection = Collection(lake, sets)
     record = collection.mark()
     old = lake.versions.list_log(lake.versions.get_reference("main").hash)[1].commit_meta.hash
-    recheck = expire.make_recheck(sets, record, collection.source, collection.stores, only_named=False)
+    recheck = expire.make_recheck(sets, record, collection.source, collection.stores, expire.SweepSettings())
     append(lake, "a", keep_old=True)
     assert recheck.refresh() == []
     lake.versions.create_reference(ReferenceType.BRANCH, "rescue", old)

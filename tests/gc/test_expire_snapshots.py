@@ -239,6 +239,16 @@ def test_a_branch_made_on_an_old_commit_meanwhile(
     assert [ids(lake.on("work").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
 
 
+def test_a_branch_made_on_an_old_commit_before_deferred_deletion(lake: NessieOpsCatalog, gc: Commands) -> None:
+    table = make(lake, "t", 1, 2, 3)
+    every = [each.snapshot_id for each in table.metadata.snapshots]
+    head = lake.version_store.get_reference("main").hash
+    id = gc.json("gc", "-c", "1", "--expire-snapshots", "--defer-deletes", *NOW)["liveSet"]["id"]
+    lake.version_store.create_reference(ReferenceType.BRANCH, "work", head)
+    gc.on("deferred-deletes", "-l", id)
+    assert [ids(lake.on("work").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
+
+
 def test_options_that_do_not_fit(lake: NessieOpsCatalog, gc: Commands) -> None:
     assert "--expire-snapshots" in gc.on("gc", "--expire-on", "care", code=2).output
     make(lake, "t", 1, 2)

@@ -63,8 +63,7 @@ def _run(
     sets: LiveSets, id: str, source: Source, stores: Stores, context: Context, *, dry_run: bool, quiet: bool
 ) -> Outcome:
     record = runs.take(sets, id, (runs.EXPIRY_SUCCESS,), context)
-    only_named = expire.read_settings(record).only_named
-    recheck = expire.make_recheck(sets, record, source, stores, only_named)
+    recheck = expire.make_recheck(sets, record, source, stores, expire.read_settings(record))
     verb = "Would delete" if dry_run else "Deleted"
 
     def tell(base: str, count: int) -> None:
