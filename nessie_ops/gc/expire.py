@@ -203,7 +203,8 @@ def _sweep(
         stores,
         sets,
         record.number,
-        make_recheck(sets, record, source, stores, settings, heads),
+        # What an earlier run recorded may have become live before these heads were read.
+        make_recheck(sets, record, source, stores, settings, None if record.expiry_started_at else heads),
         looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
         before_batch=heartbeat.check,
         progress=context.progress,

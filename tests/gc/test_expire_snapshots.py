@@ -16,6 +16,7 @@ from pyiceberg.types import StringType
 
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.tables import Tables
+from nessie_ops.errors import BadRequest
 from nessie_ops.gc import expire
 from nessie_ops.model import ReferenceType
 from tests.gc.commands import Commands
@@ -249,7 +250,31 @@ def test_a_branch_made_on_an_old_commit_before_deferred_deletion(lake: NessieOps
     assert [ids(lake.on("work").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
 
 
+def test_a_tag_made_on_an_old_commit_before_a_resume(
+    lake: NessieOpsCatalog, gc: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the sweep that failed had recorded is not deleted by the one that goes on."""
+    table = make(lake, "t", 1, 2, 3)
+    every = [each.snapshot_id for each in table.metadata.snapshots]
+    head = lake.version_store.get_reference("main").hash
+
+    def fail(*given: Any, **options: Any) -> Any:
+        raise BadRequest("stopped")
+
+    id = gc.json("mark-live", "-c", "1")["id"]
+    with monkeypatch.context() as patch:
+        patch.setattr(expire, "Deletion", fail)
+        gc.on("sweep", "-l", id, "--expire-snapshots", *NOW, code=1)
+    assert snapshots(lake, "t") == every[-1:]
+    lake.version_store.create_reference(ReferenceType.TAG, "release", head)
+    done = gc.json("sweep", "-l", id, "--expire-snapshots", *NOW)
+    assert done["report"]["states"].keys() <= {"kept", "deleted"}
+    assert done["report"]["states"]["kept"]["files"] > 0
+    assert [ids(lake.on("release").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
+
+
 def test_options_that_do_not_fit(lake: NessieOpsCatalog, gc: Commands) -> None:
+    assert "own store" in Commands().run("gc", "-u", "http://127.0.0.1:1", "--expire-snapshots", code=2).output
     assert "--expire-snapshots" in gc.on("gc", "--expire-on", "care", code=2).output
     make(lake, "t", 1, 2)
     fork(lake, ReferenceType.BRANCH, "care")

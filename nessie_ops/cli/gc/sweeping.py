@@ -52,6 +52,7 @@ def sweep(
     deleted.
     """
     parse_zone(time_zone)
+    _check_origin(origin, sweeping)
     id, context = choose(chosen), make_context()
     with open_sets(database) as sets:
         failed = _sweep(sets, id, origin, sweeping, files, context, as_json)
@@ -72,6 +73,7 @@ def gc(
     parse_zone(time_zone)
     if database.inmemory and sweeping.defer_deletes:
         raise typer.BadParameter("--defer-deletes: has to be recorded, so it does not go with --inmemory.")
+    _check_origin(origin, sweeping)
     context = make_context()
     read_settings(sweeping, None)
     with open_sets(database, may_be_in_memory=True) as sets:
@@ -80,6 +82,13 @@ def gc(
             typer.secho(marks.describe(record), bold=True, fg="green")
         failed = _sweep(sets, record.id, origin, sweeping, files, context, as_json)
     raise typer.Exit(int(failed))
+
+
+def _check_origin(origin: Origin, sweeping: Sweeping) -> None:
+    if sweeping.expire_snapshots and origin.uri:
+        raise typer.BadParameter("--expire-snapshots: metadata can only be rewritten in our own store, without --uri.")
+    if sweeping.expire_on and not sweeping.expire_snapshots:
+        raise typer.BadParameter("--expire-on: give --expire-snapshots, too.")
 
 
 def _sweep(
@@ -177,8 +186,6 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
     """The settings of a sweep, by default those of the repository's configuration; a usage error."""
     grace = sweeping.grace_period or (config.new_files_grace_period if config else "") or "PT24H"
     expected = sweeping.expected_file_count or (config.expected_file_count_per_content if config else 0) or 1_000_000
-    if sweeping.expire_on and not sweeping.expire_snapshots:
-        raise typer.BadParameter("--expire-on: give --expire-snapshots, too.")
     with usage():
         limit, age = sweeping.max_file_modification, sweeping.unreferenced_age
         settings = SweepSettings(
