@@ -8,13 +8,15 @@ import dagster as dg
 from assets.branch import run_branch
 from assets.bronze import bronze_assets
 from assets.checks import all_checks
+from assets.collection import collection_assets, collection_checks
 from assets.gold import gold_assets
 from assets.publish import publish_assets
 from assets.silver import silver_assets
 from resources.catalog import CatalogResource
+from resources.collection import GarbageCollection
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
-from schedules.jobs import load_month, reap_branches
+from schedules.jobs import collect_garbage, delete_garbage, find_garbage, load_month, reap_branches
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 
@@ -23,13 +25,14 @@ def build() -> dg.Definitions:
     """The definitions; each call gives new ones, with resources that take their settings from the environment."""
     catalog = CatalogResource()
     return dg.Definitions(
-        assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets],
-        asset_checks=all_checks,
-        jobs=[load_month, reap_branches],
+        assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets, *collection_assets],
+        asset_checks=[*all_checks, *collection_checks],
+        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage],
         schedules=all_schedules,
         sensors=all_sensors,
         resources={
             "catalog": catalog,
+            "collection": GarbageCollection(catalog=catalog),
             "deliveries": Deliveries(),
             "lake": SparkLake(pyspark=EnvironmentSpark(), catalog=catalog),
         },

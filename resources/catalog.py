@@ -79,6 +79,10 @@ class CatalogResource(dg.ConfigurableResource):
             settings[f"{catalog}.io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
         return settings
 
+    def store(self) -> str:
+        """The URL of the database of the embedded server's store; empty when a server is given."""
+        return "" if self._given_uri() else self._settings().store
+
     def _given_uri(self) -> str:
         return self.uri or os.environ.get("NESSIE_OPS_URI", "")
 

@@ -1,4 +1,7 @@
-"""Jobs: `load_month` runs the pipeline for one month on a branch of its own; `reap_branches` tidies up after runs."""
+"""Jobs: the pipeline for one month, on a branch of its own; tidying up after runs; and collecting garbage.
+
+`collect_garbage` finds and deletes; `find_garbage` only finds, and `delete_garbage` deletes what a person approved.
+"""
 
 import os
 from datetime import timedelta
@@ -6,6 +9,7 @@ from datetime import timedelta
 import dagster as dg
 
 from assets.branch import RETRY_TAGS
+from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
 from assets.run_branches import reap
 from nessie_ops.errors import BadRequest
 from resources.catalog import CatalogResource
@@ -17,8 +21,31 @@ DEFAULT_QUARANTINE_DAYS = 7
 # All steps in one process, so that they share one Spark: a JVM per step would take most of the run's time.
 load_month = dg.define_asset_job(
     "load_month",
-    selection=dg.AssetSelection.all(),
+    selection=dg.AssetSelection.all() - dg.AssetSelection.groups(GROUP),
     description="Load a month on a branch of its own, check it there, and publish it to main as one commit.",
+    executor_def=dg.in_process_executor,
+    tags=RETRY_TAGS,
+)
+
+# One run for all shards, in one process: what is read for one of them serves the others.
+collect_garbage = dg.define_asset_job(
+    "collect_garbage",
+    selection=dg.AssetSelection.groups(GROUP),
+    description="Delete the files that no branch, tag or kept commit can reach, then the history that is not needed.",
+    executor_def=dg.in_process_executor,
+    tags=RETRY_TAGS,
+)
+find_garbage = dg.define_asset_job(
+    "find_garbage",
+    selection=dg.AssetSelection.assets(gc_plan, gc_mark, gc_sweep),
+    description="Find and record those files.  delete_garbage deletes them, once a person has looked at the report.",
+    executor_def=dg.in_process_executor,
+    tags=RETRY_TAGS,
+)
+delete_garbage = dg.define_asset_job(
+    "delete_garbage",
+    selection=dg.AssetSelection.assets(gc_deleted, store_purged),
+    description="Delete the recorded files of the live set that the configuration names.",
     executor_def=dg.in_process_executor,
     tags=RETRY_TAGS,
 )

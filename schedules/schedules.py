@@ -1,10 +1,12 @@
-"""Schedules: the nightly tidying, and a loader of the next month that waits to be switched on."""
+"""Schedules: the nightly tidying; and, waiting to be switched on, a loader of the next month and garbage collection."""
 
 import dagster as dg
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
+from assets.collection import shards
 from assets.publish import publish
 from assets.tables import months
-from schedules.jobs import load_month, reap_branches
+from schedules.jobs import collect_garbage, find_garbage, load_month, reap_branches
 
 nightly_reaping = dg.ScheduleDefinition(
     name="nightly_reaping",
@@ -25,4 +27,22 @@ def load_next_month(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg
     return dg.RunRequest(run_key=f"{waiting[0]} {context.scheduled_execution_time:%Y-%m-%d}", partition_key=waiting[0])
 
 
-all_schedules = [nightly_reaping, load_next_month]
+@dg.schedule(job=collect_garbage, cron_schedule="0 1 * * *", execution_timezone="UTC")
+def nightly_collection(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """All shards in one run, which deletes what it finds."""
+    return _all_shards(context)
+
+
+@dg.schedule(job=find_garbage, cron_schedule="0 1 * * *", execution_timezone="UTC")
+def nightly_search(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """The same without deleting: that waits for a person to launch delete_garbage."""
+    return _all_shards(context)
+
+
+def _all_shards(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    keys = shards.get_partition_keys()
+    tags = {ASSET_PARTITION_RANGE_START_TAG: keys[0], ASSET_PARTITION_RANGE_END_TAG: keys[-1]}
+    return dg.RunRequest(run_key=context.scheduled_execution_time.isoformat(), tags=tags)
+
+
+all_schedules = [nightly_reaping, load_next_month, nightly_collection, nightly_search]

@@ -24,6 +24,7 @@ from nessie_ops.gc.lease import Heartbeat
 from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull, check_rates
 from nessie_ops.gc.recheck import Recheck
 from nessie_ops.gc.rewriting import Rewriter, Rewritten, name_snapshots
+from nessie_ops.gc.shards import WHOLE, Shard
 from nessie_ops.gc.source import Source, Version
 from nessie_ops.gc.storage import Stores
 from nessie_ops.gc.surplus import Times
@@ -87,10 +88,14 @@ def max_modified_at(settings: SweepSettings, record: LiveSetRecord) -> int:
 
 
 class Hooks(NamedTuple):
-    """What is done with what was found: `explain` before anything is deleted, `report` at the end."""
+    """What is done with what was found: `explain` before anything is deleted, `report` at the end.
+
+    Only bases in `shards` are listed; as long as others are left, nothing is deleted.
+    """
 
     explain: Callable[[Swept], None] = lambda swept: None
     report: Callable[[Swept], None] = lambda swept: None
+    shards: Sequence[Shard] = WHOLE
 
 
 def sweep(
@@ -193,8 +198,11 @@ def _sweep(
     judge = Judge(stores, live, Blocked(stores, expansion, bases), Limits(limit, record.created_at))
     finder = Sweep(stores, sets, record.number, judge, bases, listers=settings.listers, progress=context.progress)
     heartbeat.check()
-    verdicts = earlier + finder.find([base for base in bases.listed if base not in done])
-    swept = Swept(record, expansion, bases, verdicts, None, _too_many(verdicts, settings), rewritten)
+    todo = [base for base in bases.listed if base not in done]
+    mine = [base for base in todo if any(shard.holds(base) for shard in hooks.shards)]
+    verdicts = earlier + finder.find(mine)
+    stopped = find_too_many(verdicts, settings) if len(mine) == len(todo) else _describe_left(len(todo) - len(mine))
+    swept = Swept(record, expansion, bases, verdicts, None, stopped, rewritten)
     hooks.explain(swept)
     heartbeat.check()
     if swept.stopped or settings.is_dry_run or settings.is_deferred:
@@ -319,7 +327,8 @@ def make_recheck(
     return Recheck(source, stores, pinned, policies.of, only_named=settings.only_named, heads_need_all=needs_all)
 
 
-def _too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:
+def find_too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:
+    """Why so many files are not deleted without force; empty when they are."""
     dead, listed = count_candidates(verdicts)
     if settings.is_forced or dead <= min(settings.max_files, int(settings.max_share * listed)):
         return ""
@@ -327,6 +336,10 @@ def _too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:
         f"{dead:,} of {listed:,} files would be deleted, more than --max-deletions {settings.max_files:,} or "
         f"--max-deletion-share {settings.max_share}: look at the report, then use --force."
     )
+
+
+def _describe_left(count: int) -> str:
+    return f"{count:,} folders, of other shards, are still to be listed."
 
 
 def describe_broken(broken: Iterable[Broken]) -> str:

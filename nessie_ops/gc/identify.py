@@ -12,6 +12,7 @@ from nessie_ops.errors import BadRequest
 from nessie_ops.gc.lease import Heartbeat, is_dead
 from nessie_ops.gc.mark import Live, Marker, Pinned
 from nessie_ops.gc.policies import Policies, decode_bound, encode_bound
+from nessie_ops.gc.shards import WHOLE, Shard
 from nessie_ops.gc.source import Source
 from nessie_ops.model import Branch, CommitHash
 from nessie_ops.store.livesets import LiveSetRecord, LiveSets, ReferenceRecord, VersionRecord
@@ -76,30 +77,59 @@ def begin(sets: LiveSets, source: Source, id: str, settings: MarkSettings, conte
     return get_live_set(sets, id)
 
 
-def identify(sets: LiveSets, source: Source, id: str, context: Context) -> LiveSetRecord:
-    """Walk the references of a live set that have not been walked yet.  Any failure leaves what is done."""
+def identify(
+    sets: LiveSets, source: Source, id: str, context: Context, shards: Sequence[Shard] = WHOLE
+) -> LiveSetRecord:
+    """Walk the references in `shards` that have not been walked yet.  Any failure leaves what is done.
+
+    A shard that fails does not keep the others from being walked; then the first error is raised.  The mark is
+    complete, and its status says so, once all references of all shards are done.
+    """
     record = take(sets, id, (IDENTIFY_IN_PROGRESS, IDENTIFY_FAILED), context)
     sets.change(record.number, expected={}, status=IDENTIFY_IN_PROGRESS, error="")
     try:
-        _walk(sets, source, record, context)
+        with Heartbeat(lambda: renew(sets, record, context)) as heartbeat:
+            errors = list(_walk(sets, source, record, context, heartbeat, shards))
+        if errors:
+            raise errors[0]
     except BaseException as error:
         fail(sets, record, IDENTIFY_FAILED, error)
         raise
-    release(sets, record, status=IDENTIFY_SUCCESS, identified_at=context.now(), error="")
+    if all(reference.is_done for reference in sets.list_references(record.number)):
+        release(sets, record, status=IDENTIFY_SUCCESS, identified_at=context.now(), error="")
+    else:
+        release(sets, record)
     return get_live_set(sets, id)
 
 
-def _walk(sets: LiveSets, source: Source, record: LiveSetRecord, context: Context) -> None:
-    with Heartbeat(lambda: renew(sets, record, context)) as heartbeat:
-        marker = Marker(source, context.progress)
-        for reference in sets.list_references(record.number):
-            if reference.is_done:
-                marker.assume(_pinned(reference))
-            else:
+def _walk(
+    sets: LiveSets,
+    source: Source,
+    record: LiveSetRecord,
+    context: Context,
+    heartbeat: Heartbeat,
+    shards: Sequence[Shard],
+) -> Iterator[Exception]:
+    """Walk shard after shard; the errors of those that failed."""
+    marker: Marker | None = None
+    for shard in shards:
+        references = sets.list_references(record.number)
+        if marker is None:
+            marker = Marker(source, context.progress)
+            for reference in references:
+                if reference.is_done:
+                    marker.assume(_pinned(reference))
+        todo = [reference for reference in references if not reference.is_done and shard.holds(reference.name)]
+        try:
+            for reference in todo:
                 marked = marker.mark(_pinned(reference))
                 versions = list(_records(marked.live))
                 heartbeat.check()
                 sets.finish_reference(record.number, reference.ordinal, marked.commits, marked.last, versions)
+        except Exception as error:
+            # It remembers commits of a walk that is not recorded, at which no other may stop.
+            marker = None
+            yield error
 
 
 def get_live_set(sets: LiveSets, id: str) -> LiveSetRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from html import escape
@@ -102,6 +102,17 @@ def of_deletion(sets: LiveSets, number: int, id: str, status: str, created_at: i
     return found
 
 
+def plot(verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """Two SVG pictures of a part of a sweep: bytes by folder, those with most to delete first, and by age."""
+    folders = sorted(_by_folder(verdicts).items(), key=lambda row: -row[1].get("dead", Tally()).size_bytes)
+    ages = sorted({age for verdict in verdicts for age in verdict.by_age})
+    by_age = [(_age_label(age), _add_up(verdict.by_age.get(age, {}) for verdict in verdicts)) for age in ages]
+    return (
+        bars("Bytes by folder", [(name, _sizes(fates)) for name, fates in folders[:TABLES]], COLORS),
+        bars("Bytes by age", [(label, _sizes(fates)) for label, fates in by_age], COLORS),
+    )
+
+
 def write(report: Report, sets: LiveSets, number: int, folder: Path, name: str) -> Written:
     """Write both files; where they are."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,11 +183,8 @@ def format_time(micros: int) -> str:
 
 
 def _html(report: Report, files: list[FileRecord]) -> str:
-    tables = [
-        (", ".join(table.tables) or table.folder, {fate: tally.size_bytes for fate, tally in table.fates.items()})
-        for table in report.tables[:TABLES]
-    ]
-    ages = [(label, {fate: tally.size_bytes for fate, tally in fates.items()}) for label, fates in report.ages.items()]
+    tables = [(", ".join(table.tables) or table.folder, _sizes(table.fates)) for table in report.tables[:TABLES]]
+    ages = [(label, _sizes(fates)) for label, fates in report.ages.items()]
     facts = [
         ("Live set", report.live_set_id),
         ("Status", report.status),
@@ -207,6 +215,10 @@ def _html(report: Report, files: list[FileRecord]) -> str:
             for file in files
         ),
     )
+
+
+def _sizes(fates: dict[str, Tally]) -> dict[str, int]:
+    return {fate: tally.size_bytes for fate, tally in fates.items()}
 
 
 def _why(file: FileRecord) -> str:

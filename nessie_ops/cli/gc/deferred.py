@@ -20,9 +20,9 @@ from nessie_ops.cli.gc.parts import (
 from nessie_ops.cli.output import print_json
 from nessie_ops.gc import expire, report
 from nessie_ops.gc import identify as runs
-from nessie_ops.gc.deletion import Deletion, Outcome
+from nessie_ops.gc.deferred import delete_recorded
+from nessie_ops.gc.deletion import Outcome
 from nessie_ops.gc.identify import Context
-from nessie_ops.gc.lease import Heartbeat
 from nessie_ops.gc.source import Source
 from nessie_ops.gc.storage import Stores
 from nessie_ops.store.livesets import LiveSetRecord, LiveSets
@@ -62,29 +62,13 @@ def deferred_deletes(
 def _run(
     sets: LiveSets, id: str, source: Source, stores: Stores, context: Context, *, dry_run: bool, quiet: bool
 ) -> Outcome:
-    record = runs.take(sets, id, (runs.EXPIRY_SUCCESS,), context)
-    recheck = expire.make_recheck(sets, record, source, stores, expire.read_settings(record))
     verb = "Would delete" if dry_run else "Deleted"
 
     def tell(base: str, count: int) -> None:
         if not quiet:
             typer.secho(f"{verb} {count} files from {base}/.", italic=True, fg="yellow")
 
-    try:
-        with Heartbeat(lambda: runs.renew(sets, record, context)) as heartbeat:
-            return Deletion(
-                stores,
-                sets,
-                record.number,
-                recheck,
-                looks_again=True,
-                is_dry_run=dry_run,
-                before_batch=heartbeat.check,
-                on_batch=tell,
-                progress=context.progress,
-            ).run()
-    finally:
-        sets.change(record.number, expected={"owner": record.owner}, owner="")
+    return delete_recorded(sets, id, source, stores, context, is_dry_run=dry_run, on_batch=tell)
 
 
 def _report(
