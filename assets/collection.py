@@ -6,11 +6,12 @@ launched again does only what is missing.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 import msgspec
+from pydantic import Field
 
 from assets.runs import remembered
 from nessie_ops.errors import BadRequest, NessieOpsError
@@ -41,7 +42,7 @@ class PlanConfig(dg.Config):
     """Cutoffs, as of `nessie-ops gc mark-live`; without any, the repository's configuration counts."""
 
     default_cutoff: str = ""
-    cutoffs: list[str] = []
+    cutoffs: list[str] = Field(default_factory=list)
     keep_live_sets: str = "P90D"
 
 
@@ -50,7 +51,7 @@ class SweepConfig(dg.Config):
 
     grace_period: str = ""
     unreferenced_age: str = ""
-    allowed_locations: list[str] = []
+    allowed_locations: list[str] = Field(default_factory=list)
     max_deletions: int = expire.MAX_FILES
     max_deletion_share: float = expire.MAX_SHARE
 
@@ -93,7 +94,7 @@ def gc_plan(
     kinds={"iceberg"},
     description="The live versions of tables and views, found from the references of each shard.",
 )
-def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) -> dg.MaterializeResult:
+def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) -> Iterator[dg.MaterializeResult]:
     with collection.open(context.log.info) as parts:
         record, failure = _live_set(context, parts), None
         try:
@@ -102,10 +103,7 @@ def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) ->
                 record = runs.identify(parts.sets, parts.source, record.id, parts.context, mine)
         except Exception as error:
             failure = error
-        except BaseException:
-            _show(context, _marked(context, parts, record))
-            raise
-        return _finish(context, _marked(context, parts, record), failure)
+        yield from _finish(context, _marked(context, parts, record), failure)
 
 
 @dg.asset(
@@ -118,7 +116,7 @@ def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) ->
 )
 def gc_sweep(
     context: dg.AssetExecutionContext, config: SweepConfig, collection: GarbageCollection
-) -> dg.MaterializeResult:
+) -> Iterator[dg.MaterializeResult]:
     with collection.open(context.log.info) as parts:
         record, failure = _live_set(context, parts), None
         run = _Sweep(context, parts, _read_settings(config, parts, record))
@@ -127,7 +125,7 @@ def gc_sweep(
                 run.sweep(record)
         except Exception as error:
             failure = error
-        return _finish(context, run.facts(record), failure)
+        yield from _finish(context, run.facts(record), failure)
 
 
 @dg.asset_check(asset=gc_sweep, blocking=True, description="No head needs a file that is to be deleted.")
@@ -258,9 +256,13 @@ def _read_policies(config: PlanConfig, parts: Parts) -> Policies:
 
 def _read_settings(config: SweepConfig, parts: Parts, record: LiveSetRecord) -> SweepSettings:
     """Those with which the sweep of this live set began, else those of the configuration."""
-    caps = {"max_files": config.max_deletions, "max_share": config.max_deletion_share}
     if record.figures != "{}":
-        return msgspec.structs.replace(expire.read_settings(record), listers=LISTERS, **caps)
+        return msgspec.structs.replace(
+            expire.read_settings(record),
+            max_files=config.max_deletions,
+            max_share=config.max_deletion_share,
+            listers=LISTERS,
+        )
     stored = parts.config
     grace = config.grace_period or (stored.new_files_grace_period if stored else "") or "PT24H"
     age = config.unreferenced_age
@@ -270,7 +272,8 @@ def _read_settings(config: SweepConfig, parts: Parts, record: LiveSetRecord) -> 
         unreferenced_age=parse_duration(age, "unreferenced_age") if age else None,
         allowed_locations=tuple(config.allowed_locations),
         is_deferred=True,
-        **caps,
+        max_files=config.max_deletions,
+        max_share=config.max_deletion_share,
     )
 
 
@@ -311,25 +314,18 @@ def _marked(context: dg.AssetExecutionContext, parts: Parts, record: LiveSetReco
     return found
 
 
-def _finish(
-    context: dg.AssetExecutionContext, done: Mapping[str, Facts], failure: Exception | None
-) -> dg.MaterializeResult:
+def _finish(context: dg.AssetExecutionContext, done: Mapping[str, Facts], failure: Exception | None) -> Iterator[Any]:
     """Materialize the partitions that are done; when others are not, or something went wrong, the step fails."""
     left = [key for key in context.partition_keys if key not in done]
     if failure is None and not left:
         for key, facts in done.items():
             context.add_asset_metadata(facts, partition_key=key)
-        return dg.MaterializeResult()
-    if left:
-        _show(context, done)
+        yield dg.MaterializeResult()
+        return
+    for key, facts in done.items():  # one by one, since the result of a step that fails is none
+        yield dg.AssetMaterialization(context.asset_key, partition=key, metadata=facts)
     known = failure.message if isinstance(failure, NessieOpsError) else repr(failure)
     raise dg.Failure(f"Partitions {', '.join(left) or 'none'} are not done: {known}") from failure
-
-
-def _show(context: dg.AssetExecutionContext, done: Mapping[str, Facts]) -> None:
-    """Materialize partitions of a step that fails: its outputs will not."""
-    for key, facts in done.items():
-        context.log_event(dg.AssetMaterialization(context.asset_key, partition=key, metadata=facts))
 
 
 def _sweep_facts(verdicts: Sequence[Verdict]) -> Facts:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import dagster as dg
+from pydantic import Field
 
 from nessie_ops.errors import NessieOpsError, StoreUnavailable
 from nessie_ops.gc.identify import Context
@@ -55,7 +56,7 @@ class GarbageCollection(dg.ConfigurableResource):
 
     catalog: CatalogResource
     database: str = ""
-    iceberg: dict[str, str] = {}
+    iceberg: dict[str, str] = Field(default_factory=dict)
     reports: str = ""
 
     @contextmanager

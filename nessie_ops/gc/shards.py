@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 
 class Shard(NamedTuple):
-    """The names that are part `index` of `of` parts."""
+    """The names that are part `number` of so many `parts`."""
 
-    index: int = 0
-    of: int = 1
+    number: int = 0
+    parts: int = 1
 
     def holds(self, name: str) -> bool:
         """Whether a name is in this part; every name is in one of them."""
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        return int.from_bytes(digest) % self.of == self.index
+        return int.from_bytes(digest) % self.parts == self.number
 
 
 WHOLE = (Shard(),)  # one part that holds everything

@@ -43,8 +43,10 @@ def verify(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores
         for lost in find_lost(stores, (Wanted(*version) for version in heads)):
             expander.note(lost)
     blocked = Blocked(stores, found, choose_bases(stores, Bounds(stores, settings.allowed_locations), found))
-    count, alive, unsure = 0, [], []
-    for count, (location, place) in enumerate(_candidates(sets, record, stores), start=1):
+    count = 0
+    alive, unsure = [], []
+    for location, place in _candidates(sets, record, stores):
+        count += 1
         if place is None or blocked.holds(place):
             unsure.append(location)
         elif place in live:

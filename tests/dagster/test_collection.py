@@ -77,7 +77,12 @@ def errors(result: dg.ExecuteInProcessResult) -> str:
 
 def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str | None, Any]:
     """By partition: the metadata of an asset's materializations in a run."""
-    events = result.asset_materializations_for_node(asset)
+    events = [
+        event.step_materialization_data.materialization
+        for event in result.get_asset_materialization_events()
+        if event.asset_key == dg.AssetKey(asset)
+    ]
+    assert len({event.partition for event in events}) == len(events)
     return {event.partition: {name: value.value for name, value in event.metadata.items()} for event in events}
 
 
