@@ -23,15 +23,16 @@ from assets.collection import (
 from nessie_ops.definitions import build
 from nessie_ops.gc.shards import Shard
 from nessie_ops.gc.storage import LocalFiles, StorageError
-from nessie_ops.model import Branch
+from nessie_ops.model import ReferenceType
 from nessie_ops.store.livesets import FileRecord, LiveSets
 from schedules.schedules import nightly_collection
 from tests.gc.disk import DiskLake, small_lake
 
 KEYS = shards.get_partition_keys()
 ALL = {ASSET_PARTITION_RANGE_START_TAG: KEYS[0], ASSET_PARTITION_RANGE_END_TAG: KEYS[-1]}
+PLAN = {"ops": {"gc_plan": {"config": {"default_cutoff": "1"}}}}
 LENIENT = {"ops": {"gc_sweep": {"config": {"max_deletion_share": 1.0}}}}
-CUT = {"ops": {"gc_plan": {"config": {"default_cutoff": "1"}}, **LENIENT["ops"]}}
+CUT = {"ops": {**PLAN["ops"], **LENIENT["ops"]}}
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ def test_a_partition_that_fails_is_done_again_by_itself(
         folder = "nowhere"
         patch.setattr(LocalFiles, "list_files", fail_below)
         again = build().resolve_implicit_global_asset_job_def().get_subset(asset_selection={gc_sweep.key})
-        second = again.execute_in_process(instance=instance, partition_key=broken, raise_on_error=False)
+        second = again.execute_in_process(LENIENT, instance=instance, partition_key=broken, raise_on_error=False)
     assert second.success, errors(second)
     assert [base.rpartition("/")[2] for base in listed] == ["a"]  # and no folder of another shard
     assert set(metadata(second, "gc_sweep")) == {broken}
@@ -205,10 +206,8 @@ def test_the_check_stops_the_deletion_of_a_live_file(
 def test_what_became_reachable_since_the_mark_stays(lake: DiskLake, instance: dg.DagsterInstance) -> None:
     old = list(lake.versions.list_log(lake.versions.get_reference("main").hash, limit=100))[-2].commit_meta.hash
     plan = build().resolve_implicit_global_asset_job_def().get_subset(asset_selection={gc_plan.key, gc_mark.key})
-    first = plan.execute_in_process(
-        CUT["ops"] and {"ops": {"gc_plan": CUT["ops"]["gc_plan"]}}, instance=instance, tags=ALL
-    )
-    lake.versions.create_reference(Branch(name="old", hash=old))
+    first = plan.execute_in_process(PLAN, instance=instance, tags=ALL)
+    lake.versions.create_reference(ReferenceType.BRANCH, "old", old)
     needed = {name for name, state in lake.needs.items() if state.location.endswith("/a")}
     shown = lake.content("old", "a")
     assert first.success and shown is not None and shown.metadata_location in needed
