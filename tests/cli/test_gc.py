@@ -299,7 +299,7 @@ def test_scripts_and_texts(cli: Commands, tmp_path: Path) -> None:
     assert "exists already" in cli.refuse("completion-script", "-O", str(done))
     ask = 'source "$0"; COMP_WORDS=(nessie-ops gc sweep --exp); COMP_CWORD=3; _nessie_ops_gc; echo ${COMPREPLY[*]}'
     shell = subprocess.run(["bash", "-c", ask, done], capture_output=True, text=True, check=True)
-    assert shell.stdout == "--expected-file-count --expiry-parallelism --explain\n"
+    assert shell.stdout == "--expected-file-count --expiry-parallelism --expire-snapshots --expire-on --explain\n"
     assert "msgspec" in cli.run("show-licenses").stdout
     for words in (("help", "sweep"), ("sweep", "-h"), ("expire", "--help")):
         assert "--max-deletion-share" in cli.run(*words).stdout
