@@ -7,6 +7,7 @@ import os
 from datetime import timedelta
 
 import dagster as dg
+from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.branch import RETRY_TAGS
 from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
@@ -27,27 +28,30 @@ load_month = dg.define_asset_job(
     tags=RETRY_TAGS,
 )
 
+# The instance ends runs after two hours; the first collection of a large lake takes longer.
+GARBAGE_TAGS = {**RETRY_TAGS, MAX_RUNTIME_SECONDS_TAG: str(24 * 3600)}
+
 # One run for all shards, in one process: what is read for one of them serves the others.
 collect_garbage = dg.define_asset_job(
     "collect_garbage",
     selection=dg.AssetSelection.groups(GROUP),
     description="Delete the files that no branch, tag or kept commit can reach, then the history that is not needed.",
     executor_def=dg.in_process_executor,
-    tags=RETRY_TAGS,
+    tags=GARBAGE_TAGS,
 )
 find_garbage = dg.define_asset_job(
     "find_garbage",
     selection=dg.AssetSelection.assets(gc_plan, gc_mark, gc_sweep),
     description="Find and record those files.  delete_garbage deletes them, once a person has looked at the report.",
     executor_def=dg.in_process_executor,
-    tags=RETRY_TAGS,
+    tags=GARBAGE_TAGS,
 )
 delete_garbage = dg.define_asset_job(
     "delete_garbage",
     selection=dg.AssetSelection.assets(gc_deleted, store_purged),
     description="Delete the recorded files of the live set that the configuration names.",
     executor_def=dg.in_process_executor,
-    tags=RETRY_TAGS,
+    tags=GARBAGE_TAGS,
 )
 
 
