@@ -11,11 +11,13 @@ from urllib.parse import quote, urlsplit
 import dagster as dg
 import httpx
 
+from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import StoreUnavailable
 from nessie_ops.runtime.home import store_url, to_folder, warehouse_url
 from nessie_ops.server.embedded import ensure_embedded
 from nessie_ops.server.settings import Settings
+from nessie_ops.versioning import VersionStore
 
 COMMIT_RETRIES = 20  # of Iceberg's optimistic commits to one table of one branch; its 4 are few for parallel writers
 CONFIG_TIMEOUT_S = 30
@@ -82,6 +84,13 @@ class CatalogResource(dg.ConfigurableResource):
     def store(self) -> str:
         """The URL of the database of the embedded server's store; empty when a server is given."""
         return "" if self._given_uri() else self._settings().store
+
+    def open_tables(self, versions: VersionStore) -> IcebergCatalog:
+        """The tables of the embedded server's store, for writing without the server."""
+        settings = self._settings()
+        return IcebergCatalog(
+            versions, settings.warehouse, allowed_locations=settings.allowed_locations, s3=settings.s3
+        )
 
     def _given_uri(self) -> str:
         return self.uri or os.environ.get("NESSIE_OPS_URI", "")

@@ -17,6 +17,7 @@ from uuid import uuid4
 import dagster as dg
 from pydantic import Field
 
+from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.errors import NessieOpsError, StoreUnavailable
 from nessie_ops.gc.identify import Context
 from nessie_ops.gc.lease import name_run
@@ -35,7 +36,10 @@ _PROGRESS_S = 10  # between two messages of a run's log
 
 
 class Parts(NamedTuple):
-    """The parts of a collection; `name` is how live sets remember the catalog."""
+    """The parts of a collection; `name` is how live sets remember the catalog.
+
+    `open_tables` gives the tables, to rewrite their metadata; None when the catalog is another server's.
+    """
 
     sets: LiveSets
     source: Catalog
@@ -44,6 +48,7 @@ class Parts(NamedTuple):
     name: str
     config: GarbageCollectorConfig | None
     reports: Path
+    open_tables: Callable[[], IcebergCatalog | None]
 
 
 class GarbageCollection(dg.ConfigurableResource):
@@ -67,14 +72,18 @@ class GarbageCollection(dg.ConfigurableResource):
         if not url:
             home.mkdir(parents=True, exist_ok=True)
             url = f"sqlite:///{home / 'gc.db'}"
-        context = Context(lambda: datetime.now(UTC), name_run(uuid4().hex), _Progress(log))
+        context = Context(lambda: datetime.now(UTC), name_run(uuid4().hex), Progress(log))
         with ExitStack() as stack:
             sets = LiveSets.open(url)
             stack.callback(sets.close)
             name, catalog = self._open_catalog(stack)
             reports = Path(self.reports).expanduser() if self.reports else home / "gc-reports"
             stores = open_stores(self.iceberg)
-            yield Parts(sets, Catalog(catalog), stores, context, name, _read_config(catalog), reports)
+
+            def open_tables() -> IcebergCatalog | None:
+                return self.catalog.open_tables(catalog) if isinstance(catalog, VersionStore) else None
+
+            yield Parts(sets, Catalog(catalog), stores, context, name, _read_config(catalog), reports, open_tables)
 
     @contextmanager
     def open_store(self) -> Iterator[VersionStore | None]:
@@ -101,7 +110,7 @@ class GarbageCollection(dg.ConfigurableResource):
         return Path(self.catalog.home).expanduser().absolute() if self.catalog.home else get_home()
 
 
-class _Progress:
+class Progress:
     """Tells of a step when it has not told of anything for a while.  Safe for threads."""
 
     def __init__(self, log: Callable[[str], None]) -> None:

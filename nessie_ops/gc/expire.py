@@ -118,7 +118,7 @@ def sweep(
     limit = max_modified_at(settings, runs.get_live_set(sets, id))
     statuses = (runs.IDENTIFY_SUCCESS, runs.EXPIRY_IN_PROGRESS, runs.EXPIRY_FAILED)
     record = runs.take(sets, id, statuses, context)
-    marks = _fingerprint(settings, limit)
+    marks = fingerprint(settings, limit)
     if record.figures != marks:
         sets.forget_candidates(record.number)
     started = record.expiry_started_at or context.now()
@@ -139,7 +139,7 @@ def sweep(
     return swept
 
 
-def _fingerprint(settings: SweepSettings, limit: int) -> str:
+def fingerprint(settings: SweepSettings, limit: int) -> str:
     """What decides on candidates: two sweeps for which this is equal find the same."""
     decisive = msgspec.structs.replace(
         settings, max_modified_at=limit, grace=GRACE, max_files=0, max_share=0, is_forced=False, listers=0
@@ -164,6 +164,7 @@ def _as_it_will_be(sets: LiveSets, swept: Swept, settings: SweepSettings, contex
     unlisted = [f"{verdict.base}: {verdict.error}" for verdict in swept.verdicts if verdict.error]
     why = [swept.stopped] if swept.stopped else unlisted
     broken = [f"{row.content_id}: {row.location}: {row.why}" for row in swept.expansion.broken.values()]
+    broken += [f"{row.table} on {row.branch}: {row.why}" for row in swept.rewritten.untouched if row.is_fault]
     status = runs.EXPIRY_FAILED if why else runs.EXPIRY_SUCCESS
     return record._replace(status=status, expired_at=context.now(), error="\n".join((why or broken)[:100]))
 
