@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from assets.collection import (
     LIVE_SET_TAG,
@@ -18,7 +17,6 @@ from assets.collection import (
     gc_mark,
     gc_plan,
     gc_sweep,
-    shards,
 )
 from nessie_ops.definitions import build
 from nessie_ops.gc.shards import Shard
@@ -26,10 +24,9 @@ from nessie_ops.gc.storage import LocalFiles, StorageError
 from nessie_ops.model import ReferenceType
 from nessie_ops.store.livesets import FileRecord, LiveSets
 from schedules.schedules import nightly_collection
+from tests.dagster.garbage import ALL, KEYS, errors, metadata, run
 from tests.gc.disk import DiskLake, small_lake
 
-KEYS = shards.get_partition_keys()
-ALL = {ASSET_PARTITION_RANGE_START_TAG: KEYS[0], ASSET_PARTITION_RANGE_END_TAG: KEYS[-1]}
 PLAN = {"ops": {"gc_plan": {"config": {"default_cutoff": "1"}}}}
 LENIENT = {"ops": {"gc_sweep": {"config": {"max_deletion_share": 1.0}}}}
 CUT = {"ops": {**PLAN["ops"], **LENIENT["ops"]}}
@@ -44,7 +41,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DiskLake]:
         yield lake
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.instance_for_test() as instance:
         yield instance
@@ -56,35 +53,6 @@ def sets(lake: DiskLake, tmp_path: Path) -> Iterator[LiveSets]:
     opened = LiveSets.open(f"sqlite:///{tmp_path}/home/gc.db")
     yield opened
     opened.close()
-
-
-def run(
-    instance: dg.DagsterInstance, job: str, config: Any = None, tags: dict[str, str] | None = None, **options: Any
-) -> dg.ExecuteInProcessResult:
-    definition = build().resolve_job_def(job)
-    tags = ALL if tags is None else tags
-    return definition.execute_in_process(config, instance=instance, tags=tags, raise_on_error=False, **options)
-
-
-def errors(result: dg.ExecuteInProcessResult) -> str:
-    found = []
-    for event in result.get_step_failure_events():
-        error = event.step_failure_data.error
-        while error:
-            found.append(error.message)
-            error = error.cause
-    return "\n".join(found)
-
-
-def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str | None, Any]:
-    """By partition: the metadata of an asset's materializations in a run."""
-    events = [
-        event.step_materialization_data.materialization
-        for event in result.get_asset_materialization_events()
-        if event.asset_key == dg.AssetKey(asset)
-    ]
-    assert len({event.partition for event in events}) == len(events)
-    return {event.partition: {name: value.value for name, value in event.metadata.items()} for event in events}
 
 
 def dead_files(lake: DiskLake) -> set[str]:
