@@ -113,6 +113,8 @@ class Connection:
             found = rows(page)
             yield from found
             token = page.token if page.has_more else None
+            if page.has_more and not token:
+                raise StoreUnavailable(f"{self.base_uri} has more rows of {path}, but does not say where they begin.")
             limit -= len(found)
 
     def _call(

@@ -109,6 +109,9 @@ class Marker:
                 break
             reached.add(reference.bound, position)
             last = commit.hash
+        else:
+            if last in self._reached:  # where a server has cut its history off, older puts are visible there alone
+                live += self._show(last, reference)
         return Marked(live, commits, last)
 
     def rest(self, at: CommitHash) -> Iterator[Commit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,17 +30,17 @@ class _Previous(msgspec.Struct, rename="kebab"):
 
 
 class _Metadata(msgspec.Struct, rename="kebab"):
-    location: str
+    location: str | None = None  # functions may have none
     current_snapshot_id: int | None = None
     snapshots: tuple[_Snapshot, ...] | None = None
     statistics: tuple[_Statistics, ...] | None = None
     partition_statistics: tuple[_Statistics, ...] | None = None
     metadata_log: tuple[_Previous, ...] | None = None
-    properties: dict[str, str] | None = None
+    properties: dict[str, Any] | None = None
 
 
 class Described(NamedTuple):
-    """What a metadata file names: where its files lie, and the files by the snapshot that needs them.
+    """What a metadata file names: where its files lie (empty: it does not say), and files by the snapshot that needs them.
 
     `paths` are folders beside `location` where engines were told to write.
     """
@@ -54,7 +54,7 @@ class Described(NamedTuple):
 
 
 def describe(raw: bytes) -> Described:
-    """What a metadata file of a table or view names, gzip-compressed or not; DamagedFile."""
+    """What a metadata file of a table, view or function names, gzip-compressed or not; DamagedFile."""
     try:
         found = msgspec.json.decode(gzip.decompress(raw) if raw.startswith(_GZIP) else raw, type=_Metadata)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError, EOFError) as error:
@@ -74,8 +74,8 @@ def describe(raw: bytes) -> Described:
             by_snapshot.setdefault(row.snapshot_id, []).append(LiveFile(kind, row.statistics_path))
     properties = found.properties or {}
     return Described(
-        found.location,
-        [properties[name] for name in PATHS if properties.get(name)],
+        found.location or "",
+        [str(properties[name]) for name in PATHS if properties.get(name)],
         found.current_snapshot_id,
         by_snapshot,
         [LiveFile(FileKind.METADATA, row.metadata_file) for row in found.metadata_log or ()],

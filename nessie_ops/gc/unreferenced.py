@@ -64,7 +64,7 @@ def locate(stores: Stores, dropped: Mapping[str, Dropped]) -> list[tuple[str, st
     def read(found: Dropped) -> str | None:
         location = found.put.version.metadata_location
         try:
-            return describe(stores.of(location).read(location)).location
+            return describe(stores.of(location).read(location)).location or None
         except (FileNotFoundError, StorageError, DamagedFile, NotAPlace):
             return None  # earlier live sets may remember where its files lie
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nessie_ops.client import NessieClient
+from nessie_ops.errors import ContentNotFound, StoreUnavailable
 from nessie_ops.gc.mark import Marker, Pinned
 from nessie_ops.gc.policies import Bound
 from nessie_ops.gc.source import ENTRIES, Catalog, Version
-from nessie_ops.model import ContentKey, Delete, IcebergTable, Namespace, NewCommit, Put, ReferenceType
+from nessie_ops.model import (
+    NO_ANCESTOR,
+    CommitHash,
+    Content,
+    ContentKey,
+    Delete,
+    Entry,
+    IcebergTable,
+    LogEntry,
+    Namespace,
+    NewCommit,
+    Put,
+    Reference,
+    ReferenceType,
+    wire,
+)
 from nessie_ops.store.livesets import LiveSets
 from nessie_ops.versioning import VersionStore
 from tests.gc.lake import Lake, State
@@ -78,3 +97,77 @@ def test_a_lake_is_collected_through_a_server(sets: LiveSets, tmp_path: Path) ->
         assert collection.deleted() == {junk}
     assert state.snapshots[-1].files <= set(lake.list_files())
     lake.close()
+
+
+class Foreign:
+    """A catalog as another server tells it: its page tokens are its own, and it leaves out what it need not say."""
+
+    def __init__(self, versions: VersionStore, *, omits: str = "") -> None:
+        self.versions, self.omits = versions, omits
+
+    def list_references(self, *, after: object = None, limit: int) -> list[Reference]:
+        assert after is None, "our own token"
+        return self.versions.list_references(limit=limit)
+
+    def list_log(self, at: CommitHash, *, limit: int, with_operations: bool) -> list[LogEntry]:
+        """With a history that begins at the third commit, as after `cut-history`, or without operations."""
+        found = self.versions.list_log(at, limit=limit, with_operations=with_operations)
+        if self.omits == "operations":
+            return [replace(entry, operations=None) for entry in found]
+        whole = self.versions.list_log(self.versions.get_reference("main").hash, limit=10_000)
+        first = whole[-3].commit_meta.hash if self.omits == "history" else None
+        place = next((n for n, entry in enumerate(found) if entry.commit_meta.hash == first), len(found))
+        return [*found[:place], *(replace(entry, parent_commit_hash=NO_ANCESTOR) for entry in found[place : place + 1])]
+
+    def list_entries(self, at: CommitHash, **options: Any) -> list[Entry]:
+        found = self.versions.list_entries(at, **options)
+        return [replace(row, content=None) for row in found] if self.omits == "contents" else found
+
+    def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+        return self.versions.get_contents(at, keys)
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[VersionStore]:
+    versions = VersionStore.open("sqlite://")
+    fill(versions)
+    yield versions
+    versions.close()
+
+
+@pytest.mark.parametrize("bound", [None, 20])
+@pytest.mark.parametrize("omits", ["", "operations", "contents"])
+def test_what_a_server_leaves_out_is_asked_for(filled: VersionStore, omits: str, bound: Bound) -> None:
+    """Tables whose contents are not listed, or that commits of unknown operations put, counted as none at all."""
+    assert marked(Catalog(Foreign(filled, omits=omits)), bound) == marked(Catalog(filled), bound)
+
+
+def test_what_was_put_before_a_history_was_cut_off(filled: VersionStore) -> None:
+    """Only the oldest commit that is left shows it."""
+    missing = marked(Catalog(filled), None) - marked(Catalog(Foreign(filled, omits="history")), None)
+    assert {version.snapshot_id for version in missing} == {0}  # dropped by that commit
+
+
+def test_a_content_that_a_server_does_not_tell_ends_the_mark(filled: VersionStore) -> None:
+    class Mute(Foreign):
+        def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+            return {}
+
+    with pytest.raises(ContentNotFound, match="but not its content"):
+        marked(Catalog(Mute(filled, omits="contents")), 1)
+
+
+def test_more_references_than_a_page_of_a_server_has(tmp_path: Path) -> None:
+    """The server's own tokens are followed; one that has more and gives none is not taken for one that has no more."""
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    versions = VersionStore.open(url)
+    for n in range(ENTRIES + 5):
+        versions.create_reference(ReferenceType.TAG, f"t{n}", NO_ANCESTOR)
+    versions.close()
+    with running_server(url) as base_uri, NessieClient(base_uri) as client:
+        assert len({each.name for each in Catalog(client).references()}) == ENTRIES + 6
+        page = wire.ReferencePage(references=(), has_more=True, token=None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client, "_get", lambda *given: page)
+            with pytest.raises(StoreUnavailable, match="more rows"):
+                list(Catalog(client).references())
