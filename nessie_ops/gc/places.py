@@ -13,8 +13,16 @@ from collections.abc import Iterable, Iterator
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 _SLASHES = re.compile(r"/{2,}")
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}  # two names of the same bucket or container
-_PLAIN = {"s3", "gs", "abfs"}  # schemes of which a location is its place, if there is nothing odd about its slashes
+_SAME_STORE = {  # names of the same bucket or container
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    "abfss": "abfs",
+    "wasb": "abfs",
+    "wasbs": "abfs",
+}
+_BLOB, _DFS = ".blob.core.", ".dfs.core."  # two hosts of one account of Azure's
+_PLAIN = {"s3", "gs"}  # schemes of which a location is its place, if there is nothing odd about its slashes
 
 
 class NotAPlace(ValueError):
@@ -35,7 +43,10 @@ def place_of(location: str) -> str:
     path = _SLASHES.sub("/", path).rstrip("/")
     if {".", ".."} & set(path.split("/")):
         raise NotAPlace(f"'{location[:200]}' has a dot as a path element")
-    return f"{_SAME_STORE.get(scheme, scheme)}://{'' if scheme == 'file' else authority}{path}"
+    scheme = _SAME_STORE.get(scheme, scheme)
+    if scheme == "abfs":
+        authority = authority.replace(_BLOB, _DFS)
+    return f"{scheme}://{'' if scheme == 'file' else authority}{path}"
 
 
 def is_within(place: str, folder: str) -> bool:

@@ -26,7 +26,8 @@ from nessie_ops.gc.storage import Deleted, ListedFile, StorageError
 
 DELETE_BATCH = 1000  # keys of one request; S3 takes no more
 CREDENTIALS_LAST = timedelta(minutes=5)  # until botocore, which knows when they end, is asked again
-_GONE = {"NoSuchKey", "404", "NotFound"}
+_NO_KEY, _NO_BUCKET = "NoSuchKey", "NoSuchBucket"
+_GONE = {_NO_KEY, _NO_BUCKET, "404", "NotFound"}
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,15 +80,19 @@ class S3Files:
             self._count("list")
             try:
                 page = self._call("list_objects_v2", base, Bucket=bucket, Prefix=prefix, **more)
-            except FileNotFoundError:
-                return  # no such bucket
+            except FileNotFoundError as error:
+                if isinstance(error.__cause__, ClientError) and _code(error.__cause__) == _NO_BUCKET:
+                    return
+                raise StorageError(f"{base}: could not be listed: {_first_line(error)}") from error
             for row in page.get("Contents", ()):
                 if not row["Key"].endswith("/"):  # else the marker of a folder
                     changed = int(row["LastModified"].timestamp() * 1_000_000)
                     yield ListedFile(f"s3://{bucket}/{row['Key']}", int(row["Size"]), changed)
             token = page.get("NextContinuationToken", "")
-            if not page.get("IsTruncated") or not token:
+            if not page.get("IsTruncated"):
                 return
+            if not token:
+                raise StorageError(f"{base}: the store lists a part, and does not say where the next one begins")
 
     def stat(self, location: str) -> ListedFile | None:
         bucket, key = split(location)
@@ -97,6 +102,23 @@ class S3Files:
         except FileNotFoundError:
             return None
         return ListedFile(location, int(found["ContentLength"]), int(found["LastModified"].timestamp() * 1_000_000))
+
+    def is_gone(self, location: str) -> bool:
+        """By the code in the store's answer: a proxy whose store is away says 404, too."""
+        bucket, key = split(location)
+        self._count("get")
+        try:
+            self._client().get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
+        except ClientError as error:
+            code = _code(error)
+            if code in (_NO_KEY, _NO_BUCKET):
+                return True
+            if code == "InvalidRange":  # of an empty object
+                return False
+            raise StorageError(f"{location}: {code}") from error
+        except BotoCoreError as error:
+            raise StorageError(f"{location}: {_first_line(error)}") from error
+        return False
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         by_bucket: dict[str, list[str]] = {}
@@ -131,8 +153,8 @@ class S3Files:
         try:
             return call(**arguments)
         except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code"))
-            if code in _GONE or code == "NoSuchBucket":
+            code = _code(error)
+            if code in _GONE:
                 raise FileNotFoundError(what) from error
             raise StorageError(f"{what}: {code}") from error
         except BotoCoreError as error:
@@ -221,6 +243,10 @@ def _credentials() -> Callable[[], Any]:
         }
 
     return ask
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code"))
 
 
 def _first_line(error: Exception) -> str:

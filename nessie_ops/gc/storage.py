@@ -17,6 +17,7 @@ import fsspec
 
 from nessie_ops.gc.places import place_of
 
+_HOSTS = {"hdfs", "webhdfs", "viewfs"}  # schemes with a host in front of the path: one cluster has several names
 MAX_METADATA_BYTES = 1 << 30  # of a metadata file, list or manifest; ordinary ones have 8 MB
 
 
@@ -58,12 +59,15 @@ class Storage(Protocol):
     def stat(self, location: str) -> ListedFile | None:
         """A file as it is now; None when it is gone.  StorageError."""
 
+    def is_gone(self, location: str) -> bool:
+        """Whether a file that could not be found is surely not there: asked anew.  StorageError."""
+
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         """Delete files; raises nothing for a single file."""
 
 
 class LocalFiles:
-    """Files of this machine.  Folders that are reached by symbolic links are one with what they link to."""
+    """Files of this machine.  What is reached by symbolic links is one with what they link to."""
 
     def __init__(self) -> None:
         self._real = lru_cache(maxsize=100_000)(os.path.realpath)
@@ -71,7 +75,8 @@ class LocalFiles:
     def physical(self, location: str) -> str:
         path = _path_of(location)
         folder, name = os.path.split(path)
-        return f"file://{os.path.join(self._real(folder), name) if name else self._real(folder)}"
+        found = os.path.join(self._real(folder), name) if name else self._real(folder)
+        return f"file://{os.path.realpath(found) if os.path.islink(found) else found}"
 
     def base(self, location: str) -> str:
         return f"file://{self._real(_path_of(location))}".rstrip("/")
@@ -79,7 +84,7 @@ class LocalFiles:
     def read(self, location: str) -> bytes:
         try:
             with open(_path_of(location), "rb") as file:
-                return file.read(MAX_METADATA_BYTES)
+                return _whole(location, file.read(MAX_METADATA_BYTES + 1))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(location) from error
         except OSError as error:
@@ -110,6 +115,9 @@ class LocalFiles:
             raise StorageError(f"{location}: {error.strerror}") from error
         return ListedFile(location, found.st_size, found.st_mtime_ns // 1000)
 
+    def is_gone(self, location: str) -> bool:
+        return self.stat(location) is None
+
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         return [self._delete(location) for location in locations]
 
@@ -135,62 +143,107 @@ def _path_of(location: str) -> str:
     return place_of(location).removeprefix("file://") or "/"
 
 
+def _whole(location: str, raw: bytes) -> bytes:
+    if len(raw) > MAX_METADATA_BYTES:
+        raise StorageError(f"{location}: has more than {MAX_METADATA_BYTES:,} bytes")
+    return raw
+
+
 class OtherFiles:
-    """Files of a store that fsspec opens by `scheme`; `options` are those of its file system."""
+    """Files of a store that fsspec opens by `scheme`; `options` are those of its file system.
+
+    Each host, account or container of a location has a file system of its own.  These name files in a way of their
+    own, so what is listed gets the location of the base that it lies below.
+    """
 
     def __init__(self, scheme: str, **options: Any) -> None:
-        self._fs: Any = fsspec.filesystem(scheme, **options)
-        self._scheme = scheme
+        self._scheme, self._options = scheme, options
 
     def physical(self, location: str) -> str:
-        return place_of(location)
+        scheme, _, rest = place_of(location).partition("://")
+        authority, slash, path = rest.partition("/")
+        if scheme == "abfs":
+            authority = authority.partition("@")[0]  # a container, whose account need not be named
+        elif scheme in _HOSTS:
+            authority = ""
+        return f"{scheme}://{authority}{slash}{path}"
 
     def base(self, location: str) -> str:
         return place_of(location)
 
     def read(self, location: str) -> bytes:
+        fs, path = self._open(location)
         try:
-            return bytes(self._fs.cat_file(self._fs._strip_protocol(location), start=0, end=MAX_METADATA_BYTES))
-        except FileNotFoundError:
+            return _whole(location, bytes(fs.cat_file(path, start=0, end=MAX_METADATA_BYTES + 1)))
+        except (FileNotFoundError, StorageError):
             raise
         except Exception as error:  # file systems raise the exceptions of their libraries
-            raise StorageError(f"{location}: {type(error).__name__}: {str(error)[:200]}") from error
+            raise _failed(location, error) from error
 
     def list_files(self, base: str) -> Iterator[ListedFile]:
-        folders = [self._fs._strip_protocol(base)]
+        fs, root = self._open(base)
+        below = root.rstrip("/") + "/"
+        folders = [root]
         while folders:
             try:
-                rows = self._fs.ls(folders.pop(), detail=True, refresh=True)
+                rows = fs.ls(folders.pop(), detail=True, refresh=True)
             except FileNotFoundError:
                 continue
             except Exception as error:
-                raise StorageError(f"{base}: {type(error).__name__}: {str(error)[:200]}") from error
+                raise _failed(base, error) from error
             for row in rows:
+                name = str(row["name"])
+                if not name.startswith(below):
+                    if row["type"] == "directory" and name.rstrip("/") + "/" == below:
+                        continue  # the folder itself
+                    raise StorageError(f"{base}: the file system lists {name[:200]}, which is not below {below}")
                 if row["type"] == "directory":
-                    folders.append(row["name"])
-                elif row["type"] == "file" and not row["name"].endswith("/"):
-                    yield ListedFile(self._fs.unstrip_protocol(row["name"]), int(row["size"] or 0), _modified(row))
+                    folders.append(name)
+                elif row["type"] == "file" and not name.endswith("/"):
+                    location = f"{base.rstrip('/')}/{name[len(below) :]}"
+                    yield ListedFile(location, int(row["size"] or 0), _modified(row))
 
     def stat(self, location: str) -> ListedFile | None:
+        fs, path = self._open(location)
         try:
-            row = self._fs.info(self._fs._strip_protocol(location), refresh=True)
+            row = fs.info(path, refresh=True)
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise StorageError(f"{location}: {type(error).__name__}: {str(error)[:200]}") from error
+            raise _failed(location, error) from error
         return ListedFile(location, int(row["size"] or 0), _modified(row))
+
+    def is_gone(self, location: str) -> bool:
+        return self.stat(location) is None
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         return [self._delete(location) for location in locations]
 
     def _delete(self, location: str) -> Deleted:
         try:
-            self._fs.rm_file(self._fs._strip_protocol(location))
+            fs, path = self._open(location)
+            fs.rm_file(path)
         except FileNotFoundError:
             return Deleted(location, "gone")
+        except StorageError as error:
+            return Deleted(location, "failed", str(error))
         except Exception as error:
-            return Deleted(location, "failed", f"{type(error).__name__}: {str(error)[:200]}")
+            return Deleted(location, "failed", str(_failed(location, error)))
         return Deleted(location, "deleted")
+
+    def _open(self, location: str) -> tuple[Any, str]:
+        """The file system of a location, and the name that it has there; StorageError."""
+        place = place_of(location)
+        try:
+            kind: Any = fsspec.get_filesystem_class(self._scheme)
+            # The location's own host or account comes first: another one has other files of the same names.
+            return kind(**self._options | kind._get_kwargs_from_urls(place)), str(kind._strip_protocol(place))
+        except Exception as error:  # no such file system, or its package, its credentials, its host
+            raise _failed(location, error) from error
+
+
+def _failed(location: str, error: Exception) -> StorageError:
+    return StorageError(f"{location}: {type(error).__name__}: {str(error)[:200]}")
 
 
 def _modified(row: dict[str, Any]) -> int:

@@ -82,8 +82,10 @@ class Judge:
         """`live`, `unclear`, `broken`, `young` or `dead`."""
         try:
             place = self._stores.physical(file.location)
-        except NotAPlace:
-            return "unclear"  # a name with dots as elements, which readers may take for another place
+            place.encode()
+        except (NotAPlace, UnicodeEncodeError):
+            # A name with dots as elements, which readers may take for another place, or one that is no text.
+            return "unclear"
         if place in self._live:
             return "live"
         if self._blocked.holds(place):

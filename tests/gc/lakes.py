@@ -105,6 +105,11 @@ class Collection:
         given = SweepSettings(**{"grace": timedelta(0), "is_forced": True} | settings)
         return expire.sweep(self.sets, self.id, self.source, self.stores, given, self.context)
 
+    def sweep_all(self, policy: str = "1", **settings: Any) -> Swept:
+        """Mark and sweep, whatever comes of it."""
+        self.mark(policy)
+        return self.sweep(**settings)
+
     def run(self, policy: str = "1", **settings: Any) -> set[str]:
         """Mark and sweep; which files are gone then."""
         self.mark(policy)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from botocore.exceptions import ClientError
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from nessie_ops.catalog.stores import S3
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.s3 import Access, S3Files
 from nessie_ops.gc.storage import LocalFiles, OtherFiles, Storage, StorageError, Stores
+from nessie_ops.store.livesets import LiveSets
+from tests.gc.lake import Lake, State
+from tests.gc.lakes import Collection, LocalLake
+from tests.gc.test_defects import live_files, put, rewrite
 
 NAMES = ["plain", "a b/%3A%20.parquet", "ü/é#?*", "p=a:b/c=1/x+y&z.parquet", "..hidden", "deep/" * 20 + "x"]
 
@@ -129,3 +139,125 @@ def test_a_missing_bucket_is_an_empty_one(s3: S3Files) -> None:
     assert list(s3.list_files("s3://no-such-bucket/x")) == []
     with pytest.raises(FileNotFoundError):
         s3.read("s3://no-such-bucket/x")
+
+
+class Account(MemoryFileSystem):
+    """A file system that names files without the account and host of their locations, as Azure's and HDFS's do."""
+
+    protocol = "abfs"
+    store: ClassVar[dict[str, Any]] = {}
+    opened: ClassVar[list[str]] = []
+
+    def __init__(self, host: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.opened.append(host)
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return re.sub(r"^abfs://([^@/]*)(@[^/]*)?", r"/\1", path).rstrip("/")
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        found = re.match(r"abfs://[^@/]*@([^/]*)", path)
+        return {"host": found[1]} if found else {}
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Account]]:
+    monkeypatch.setitem(_registry, "abfs", Account)
+    yield Account
+    Account.store.clear()
+
+
+def test_files_are_listed_at_their_tables_account(accounts: type[Account], lake: Lake, sets: LiveSets) -> None:
+    """The file system's own names lack it, so that every live file counted as dead."""
+    fs, files = accounts(host="a.dfs.core.windows.net"), OtherFiles("abfs")
+    table = "abfss://c@a.dfs.core.windows.net/t"
+    metadata = f"{table}/metadata/1.metadata.json"
+    fs.pipe_file("/c/t/metadata/1.metadata.json", json.dumps({"location": table}).encode())
+    fs.pipe_file("/c/t/data/junk", b"")
+    for file in fs.store.values():
+        file.created = lake.now
+    lake.needs[metadata] = State(table)
+    lake.put_location("main", "a", metadata)
+    assert files.physical(metadata) == files.physical("wasbs://c@a.blob.core.windows.net/t/metadata/1.metadata.json")
+    Collection(lake, sets, stores=Stores({"abfs": files})).sweep_all()
+    assert list(fs.store) == ["/c/t/metadata/1.metadata.json"]
+    assert accounts.opened[-1] == "a.dfs.core.windows.net"
+    listed = next(files.list_files(files.base(table)))
+    assert listed.location == "abfs://c@a.dfs.core.windows.net/t/metadata/1.metadata.json"
+
+
+def test_a_file_system_that_lists_other_places_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Astray(Account):
+        def ls(self, path: str, detail: bool = True, **options: Any) -> list[dict[str, Any]]:
+            return [{"name": "/elsewhere/x", "type": "file", "size": 1}]
+
+    monkeypatch.setitem(_registry, "abfs", Astray)
+    with pytest.raises(StorageError, match="not below"):
+        list(OtherFiles("abfs").list_files("abfs://c/t"))
+
+
+def test_hosts_of_one_cluster_are_one_store() -> None:
+    """HDFS is reached by a name node, by the name of the service, or by the default of the client."""
+    stores = Stores()
+    assert len({stores.physical(f"hdfs://{host}/t/x") for host in ("node:8020", "service", "")}) == 1
+
+
+def test_a_store_that_nobody_can_open_is_told(lake: Lake, sets: LiveSets) -> None:
+    """One table in it ended the whole run."""
+    put(lake, "a", "t")
+    put(lake, "b", "u")
+    rewrite(lake, "b", {"location": "nonsense://b/u"})
+    junk = lake.write(f"{lake.root}/t/data/junk")
+    swept = Collection(lake, sets).sweep_all()
+    assert [verdict.base for verdict in swept.verdicts if verdict.error] == ["nonsense://b/u"]
+    assert junk not in lake.list_files()
+
+
+def test_a_live_file_that_is_a_symbolic_link(local: LocalLake, sets: LiveSets) -> None:
+    """What it links to lies in a table's folder, where nothing else names it."""
+    state = put(local, "a", "t")
+    data = next(file for file in live_files(local, "a") if "/data/" in file)
+    path = Path(data.removeprefix("file://"))
+    path.rename(path.with_name("linked"))
+    path.symlink_to("linked")
+    junk = local.write(f"{state.location}/data/junk")
+    assert Collection(local, sets).run() == {junk}
+    assert path.exists()
+
+
+def test_a_local_name_that_is_no_text(local: LocalLake, sets: LiveSets) -> None:
+    """It ended the run."""
+    put(local, "a", "t")
+    odd = local.folder / "t" / "data" / os.fsdecode(b"\xff")
+    odd.touch()
+    junk = local.write(f"{local.root}/t/data/junk")
+    assert Collection(local, sets).run() == {junk}
+    assert odd.exists()
+
+
+def test_s3_that_answers_404_for_another_reason(s3: S3Files, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy whose store is away says so, too: only the store's own words are believed."""
+    client.put_object(Bucket="bucket", Key="t/x", Body=b"x")
+    client.put_object(Bucket="bucket", Key="t/empty", Body=b"")
+    assert [s3.is_gone(f"s3://bucket/t/{name}") for name in ("x", "empty", "none")] == [False, False, True]
+    assert s3.is_gone("s3://no-such-bucket/x")
+    bare = ClientError({"Error": {"Code": "404", "Message": "Not Found"}}, "GetObject")
+    with monkeypatch.context() as patch:
+        for method in ("get_object", "list_objects_v2"):
+            patch.setattr(s3._client(), method, _raise(bare))
+        with pytest.raises(StorageError, match="404"):
+            s3.is_gone("s3://bucket/t/x")
+        with pytest.raises(StorageError, match="could not be listed"):
+            list(s3.list_files("s3://bucket/t"))
+    monkeypatch.setattr(s3._client(), "list_objects_v2", lambda **_: {"Contents": [], "IsTruncated": True})
+    with pytest.raises(StorageError, match="lists a part"):
+        list(s3.list_files("s3://bucket/t"))
+
+
+def _raise(error: Exception) -> Any:
+    def call(**_: Any) -> None:
+        raise error
+
+    return call
