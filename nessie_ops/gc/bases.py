@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nessie_ops.gc.expand import Expansion
+from nessie_ops.gc.expand import Broken, Expansion
 from nessie_ops.gc.places import NotAPlace, is_within, list_folders, outermost
 from nessie_ops.gc.storage import Stores
 
@@ -44,13 +44,21 @@ class Bounds:
         return "" if is_own else "is not the table's own location; allow it by --allowed-location"
 
 
-def choose_bases(stores: Stores, bounds: Bounds, expansion: Expansion, known: Iterable[tuple[str, str]] = ()) -> Bases:
-    """The bases of all contents of an expansion, and `known` (content id, location) pairs from elsewhere."""
+class Known(NamedTuple):
+    """A folder of a content that its live metadata need not name; `is_own` when it was once the table's own."""
+
+    content_id: str
+    location: str
+    is_own: bool = True
+
+
+def choose_bases(stores: Stores, bounds: Bounds, expansion: Expansion, known: Iterable[Known] = ()) -> Bases:
+    """The bases of all contents of an expansion, and those `known` from elsewhere."""
     owners: dict[str, set[str]] = {}
     refused: dict[str, str] = {}
     candidates = [(content, name, True) for content, names in expansion.locations.items() for name in names]
     candidates += [(content, name, False) for content, names in expansion.paths.items() for name in names]
-    candidates += [(content, name, True) for content, name in known]
+    candidates += known
     for content, location, is_own in candidates:
         try:
             base = stores.of(location).base(location)
@@ -65,17 +73,34 @@ def choose_bases(stores: Stores, bounds: Bounds, expansion: Expansion, known: It
 
 
 class Blocked:
-    """Folders of broken contents: everything below them, and everything in them, stays."""
+    """Folders of broken contents: everything below them, and everything in them, stays.
 
-    def __init__(self, stores: Stores, expansion: Expansion, bases: Bases) -> None:
-        self._folders: dict[str, str] = {}
-        for content in expansion.broken:
-            names = expansion.locations.get(content, set()) | expansion.paths.get(content, set())
-            names |= {base for base, owners in bases.owners.items() if content in owners}
-            names.update(_folders_of(expansion.broken[content].location))
-            for name in names | expansion.outside.get(content, set()):
+    These are their locations, as far as any metadata or `known` tells them, and those in which known files of theirs
+    lie.  Where nothing tells them, and the broken object is not where metadata usually is, it is the whole store.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        expansion: Expansion,
+        known: Iterable[Known] = (),
+        broken: Iterable[Broken] = (),
+    ) -> None:
+        self._folders: set[str] = set()
+        told: dict[str, set[str]] = {}
+        for row in known:
+            told.setdefault(row.content_id, set()).add(row.location)
+        for each in [*expansion.broken.values(), *broken]:
+            content = each.content_id
+            names = expansion.locations.get(content, set()) | told.get(content, set())
+            guessed = _folders_of(each.location)
+            if not names and len(guessed) == 1:
+                guessed.append(_root_of(each.location))
+            names = names.union(guessed, expansion.paths.get(content, ()))
+            names.update(*(_with_table(folder) for folder in expansion.outside.get(content, ())))
+            for name in names:
                 try:
-                    self._folders[stores.physical(name)] = content
+                    self._folders.add(stores.physical(name))
                 except NotAPlace:
                     continue
 
@@ -84,7 +109,7 @@ class Blocked:
 
     def holds(self, place: str) -> bool:
         """Whether a file lies below a folder of a broken content."""
-        return any(folder in self._folders for folder in list_folders(place))
+        return bool(self._folders) and any(folder in self._folders for folder in list_folders(place))
 
 
 def _is_root(place: str) -> bool:
@@ -93,6 +118,15 @@ def _is_root(place: str) -> bool:
 
 def _folders_of(metadata_location: str) -> list[str]:
     """Where the files of a table probably lie of which only the name of a metadata file is known."""
-    folder = metadata_location.rpartition("/")[0]
+    return _with_table(metadata_location.rpartition("/")[0])
+
+
+def _with_table(folder: str) -> list[str]:
+    """A folder, and the one that is a table's when this has its metadata."""
     above, _, name = folder.rpartition("/")
     return [folder, above] if name == "metadata" else [folder]
+
+
+def _root_of(location: str) -> str:
+    scheme, _, rest = location.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if rest else "/"

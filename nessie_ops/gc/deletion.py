@@ -25,7 +25,10 @@ _SECOND = 1_000_000  # S3 tells a single file's time by the second
 
 
 class Outcome(NamedTuple):
-    """Files by how they ended (`deleted`, `gone`, `failed`, `kept`), the bytes that were freed, and what stopped it."""
+    """Files by how they ended (`deleted`, `gone`, `failed`, `kept`), and the bytes that were freed.
+
+    Files are still `pending` that may be of tables which are `broken`.
+    """
 
     files: Counter[str]
     freed_bytes: int
@@ -35,7 +38,8 @@ class Outcome(NamedTuple):
 class Deletion:
     """How recorded files are deleted.
 
-    With `looks_again` each file is looked at before, and stays when it has been changed since it was listed.
+    With `looks_again` each file is looked at before, and stays when it has been changed since it was listed.  `judge`
+    tells what is known otherwise of a file: `live`, `broken` or `dead`.
     `on_batch` is told the (folder, files deleted) of each batch; `is_dry_run` deletes nothing and records nothing.
     """
 
@@ -46,6 +50,7 @@ class Deletion:
         number: int,
         recheck: Recheck,
         *,
+        judge: Callable[[str], str] = lambda location: "dead",
         looks_again: bool = False,
         is_dry_run: bool = False,
         before_batch: Callable[[], None] = lambda: None,
@@ -53,6 +58,7 @@ class Deletion:
         progress: Callable[[str, int], None] = lambda step, count: None,
     ) -> None:
         self._stores, self._sets, self._number, self._recheck = stores, sets, number, recheck
+        self._judges = (recheck.judge, judge)
         self._looks_again, self._is_dry_run = looks_again, is_dry_run
         self._before_batch, self._on_batch, self._progress = before_batch, on_batch, progress
 
@@ -63,11 +69,10 @@ class Deletion:
         files = iter(self._sets.list_files(self._number, OPEN))
         running: deque[tuple[list[FileRecord], Future[list[Deleted]]]] = deque()
         with ThreadPoolExecutor(DELETERS, "nessie-ops-gc-delete") as pool:
-            while not outcome.broken and (batch := list(islice(files, BATCH))):
+            while batch := list(islice(files, BATCH)):
                 self._before_batch()
                 outcome = outcome._replace(broken=self._recheck.refresh())
-                if not outcome.broken:
-                    running.append((batch, pool.submit(self._delete, batch)))
+                running.append((batch, pool.submit(self._delete, batch)))
                 if len(running) == DELETERS:
                     outcome = self._finish(outcome, *running.popleft())
             while running:
@@ -80,6 +85,8 @@ class Deletion:
         if not self._is_dry_run:
             self._sets.set_states(self._number, ended)
         outcome.files.update(deleted.state for deleted in ended)
+        if left := len(batch) - len(ended):
+            outcome.files["pending"] += left
         sizes = {file.location: file.size_bytes for file in batch}
         freed = sum(sizes[deleted.location] for deleted in ended if deleted.state == "deleted")
         self._tell(batch, ended)
@@ -87,11 +94,9 @@ class Deletion:
         return outcome._replace(freed_bytes=outcome.freed_bytes + freed)
 
     def _delete(self, batch: Sequence[FileRecord]) -> list[Deleted]:
-        kept = [
-            Deleted(file.location, "kept", "became reachable") for file in batch if self._recheck.is_live(file.location)
-        ]
-        done = {deleted.location for deleted in kept}
-        rest = [file for file in batch if file.location not in done]
+        fates = {file.location: {judge(file.location) for judge in self._judges} for file in batch}
+        kept = [Deleted(location, "kept", "became reachable") for location, found in fates.items() if "live" in found]
+        rest = [file for file in batch if fates[file.location] == {"dead"}]
         if self._looks_again:
             with ThreadPoolExecutor(LOOKERS, "nessie-ops-gc-look") as pool:
                 kept += [found for found in pool.map(self._look, rest) if found]

@@ -3,12 +3,13 @@
 Every metadata object is read once, however many versions, snapshots or tables name it, many at a time.  A table
 of which something cannot be read is broken: it is named with all that is known of where its files lie, so that
 nothing is deleted there.  Metadata, a manifest list or a manifest that is not there any more was collected by an
-earlier run, for nobody can read what it named; unless a head needs it: then its table is broken.
+earlier run, for nobody can read what it named; unless a head needs it: then its table is broken.  That it is gone is
+asked twice: one that a store cannot find for a moment makes its table broken, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -71,14 +72,17 @@ class Expander:
         *,
         only_named: bool = False,
         readers: int = READERS,
+        lost: Collection[str] = (),
         progress: Callable[[str, int], None] = lambda step, count: None,
     ) -> None:
         self._stores, self._live = stores, live
         self._only_named = only_named
+        self._lost = lost  # objects that are known to be gone
         self._readers = readers
         self._progress = progress
         self._seen: set[tuple[FileKind, str]] = set()
         self._own: dict[Owners, tuple[str, ...]] = {}
+        self._confirmed: set[str] = set()  # of those that are missing
         self._noted: dict[Owners, set[str]] = {}  # what metadata of these contents named already: each names it all
         self.result = Expansion()
 
@@ -91,7 +95,24 @@ class Expander:
                 self._add(files, owners)
             for owners, files in self._open(pool, FileKind.MANIFEST, manifests):
                 self._add(files, owners)
+            self._confirm(pool)
         return self.result
+
+    def _confirm(self, pool: ThreadPoolExecutor) -> None:
+        """Look once more for what could not be found; what is there after all breaks its tables."""
+        todo = [name for name in self.result.missing if name not in self._confirmed and name not in self._lost]
+        for location, error in zip(todo, pool.map(self._find, todo)):
+            if error:
+                self.break_(self.result.missing.pop(location), location, error)
+            else:
+                self._confirmed.add(location)
+
+    def _find(self, location: str) -> Exception | None:
+        try:
+            is_gone = self._stores.of(location).is_gone(location)
+        except (StorageError, NotAPlace) as error:
+            return error
+        return None if is_gone else StorageError("could not be found at first, and is there")
 
     def _expand_metadata(
         self, pool: ThreadPoolExecutor, versions: Mapping[str, _Versions]
@@ -102,10 +123,7 @@ class Expander:
             wanted = versions[location]
             owners = frozenset(wanted.owners)
             if isinstance(described, Described):  # first, so that it is known whether the file lies within
-                for owner in owners:
-                    self.result.locations.setdefault(owner, set()).add(described.location)
-                    self.result.paths.setdefault(owner, set()).update(described.paths)
-                self._own.pop(owners, None)
+                self._locate(owners, described)
             if isinstance(described, FileNotFoundError):
                 self.result.missing[location] = owners
                 continue
@@ -114,12 +132,20 @@ class Expander:
                 self.break_(owners, location, described)
             else:
                 assert isinstance(described, Described)
+                if wanted.is_table and not described.location:
+                    self.break_(owners, location, DamagedFile("has no location"))
                 named = self._name(described, wanted, owners)
                 self._add(named, owners)
                 for kind, files in found.items():
                     _merge(files, (file for file in named if file.kind is kind), owners)
         self._noted.clear()
         return found[FileKind.MANIFEST_LIST], found[FileKind.MANIFEST]
+
+    def _locate(self, owners: Owners, described: Described) -> None:
+        for owner in owners:
+            self.result.locations.setdefault(owner, set()).update({described.location} - {""})
+            self.result.paths.setdefault(owner, set()).update(described.paths)
+        self._own.pop(owners, None)
 
     def _name(self, described: Described, wanted: _Versions, owners: Owners) -> list[LiveFile]:
         """The files that a metadata file makes live, but for those that an earlier one of its contents did already."""
@@ -158,6 +184,8 @@ class Expander:
         """Read and decode files, in order; a bounded number of them is in memory."""
 
         def read(location: str) -> tuple[int, Described | list[LiveFile] | Exception]:
+            if location in self._lost:
+                return 0, FileNotFoundError(location)
             try:
                 raw = self._stores.of(location).read(location)
                 return len(raw), describe(raw) if kind is FileKind.METADATA else expand(LiveFile(kind, location), raw)
@@ -212,11 +240,12 @@ class Expander:
         self.result.broken.setdefault(broken.content_id, broken)
 
 
-def find_lost(stores: Stores, heads: Iterable[Wanted]) -> list[Broken]:
-    """Which of the versions that heads show lack a metadata object, and so cannot be read."""
-    found = Expander(stores, Exact(), only_named=True).expand(heads)
+def find_lost(stores: Stores, heads: Iterable[Wanted], lost: Collection[str]) -> list[Broken]:
+    """Which of the versions that heads show cannot be read: the objects `lost` are gone, others may be by now."""
+    found = Expander(stores, Exact(), only_named=True, lost=lost).expand(heads)
     why = "a head needs it, and it is missing"
-    return [Broken(owner, name, why) for name, owners in found.missing.items() for owner in sorted(owners)]
+    missing = [Broken(owner, name, why) for name, owners in found.missing.items() for owner in sorted(owners)]
+    return [*missing, *found.broken.values()]
 
 
 class _Versions:

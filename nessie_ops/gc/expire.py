@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from nessie_ops.catalog.catalog import IcebergCatalog
-from nessie_ops.errors import BadRequest
+from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.gc import identify as runs
-from nessie_ops.gc.bases import Bases, Blocked, Bounds, choose_bases
+from nessie_ops.gc.bases import Bases, Blocked, Bounds, Known, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted, find_lost
 from nessie_ops.gc.heads import Heads, list_wanted, look
@@ -25,7 +25,7 @@ from nessie_ops.gc.live import EXACT_FILES, Bloom, Exact, LivePlaces, Overfull, 
 from nessie_ops.gc.recheck import Recheck
 from nessie_ops.gc.rewriting import Rewriter, Rewritten, name_snapshots
 from nessie_ops.gc.shards import WHOLE, Shard
-from nessie_ops.gc.source import Source, Version
+from nessie_ops.gc.source import Put, Source, Version
 from nessie_ops.gc.storage import Stores
 from nessie_ops.gc.surplus import Times
 from nessie_ops.gc.sweep import LISTERS, Judge, Limits, Sweep, Verdict, count_candidates, read_verdicts
@@ -131,6 +131,7 @@ def sweep(
             hooks.report(swept)
         if settings.is_dry_run:
             sets.forget_candidates(record.number)
+            sets.forget_bases(record.number)
     except BaseException as error:
         runs.fail(sets, record, runs.EXPIRY_FAILED, error)
         raise
@@ -196,7 +197,7 @@ def _sweep(
     )
     earlier = read_verdicts(sets, record.number)
     done = {verdict.base for verdict in earlier}
-    judge = Judge(stores, live, Blocked(stores, expansion, bases), Limits(limit, record.created_at))
+    judge = Judge(stores, live, Blocked(stores, expansion, known), Limits(limit, record.created_at))
     finder = Sweep(stores, sets, record.number, judge, bases, listers=settings.listers, progress=context.progress)
     heartbeat.check()
     todo = [base for base in bases.listed if base not in done]
@@ -214,6 +215,7 @@ def _sweep(
         record.number,
         # What an earlier run recorded may have become live before these heads were read.
         make_recheck(sets, record, source, stores, settings, None if record.expiry_started_at else heads),
+        judge=judge.judge_again,
         looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
         before_batch=heartbeat.check,
         progress=context.progress,
@@ -229,15 +231,31 @@ def known_bases(
     settings: SweepSettings,
     expansion: Expansion,
     context: Context,
-) -> list[tuple[str, str]]:
+) -> list[Known]:
     """Where files lie of contents that are not live, and where earlier sweeps saw those of the others."""
     dropped: dict[str, Dropped] = {}
     if settings.unreferenced_age is not None:
         held_since = from_micros(record.created_at) - settings.unreferenced_age
         dropped = find_unreferenced(source, runs.pinned(sets, record), held_since, context.progress)
-    wanted = expansion.locations.keys() | dropped.keys()
-    remembered = [(base.content_id, base.place) for base in sets.list_known_bases() if base.content_id in wanted]
-    return remembered + locate(stores, dropped)
+    wanted = expansion.locations.keys() | expansion.broken.keys() | dropped.keys()
+    remembered = [base for base in _remember(sets, record) if base.content_id in wanted]
+    return remembered + [Known(*found) for found in locate(stores, dropped)]
+
+
+def _remember(sets: LiveSets, record: LiveSetRecord) -> list[Known]:
+    """Bases of this live set and of others of its catalog; a clone of it elsewhere has contents of the same ids."""
+    source = runs.get_settings(record).source
+    numbers: dict[bool, list[int]] = {True: [], False: []}
+    for each in sets.list_live_sets():
+        if runs.get_settings(each).source == source:
+            # With allowed locations these may hold what was never a table's own.
+            numbers[not read_settings(each).allowed_locations].append(each.number)
+    return [Known(*base, is_own) for is_own, of in numbers.items() for base in sets.list_known_bases(of)]
+
+
+def known_of(sets: LiveSets, record: LiveSetRecord) -> list[Known]:
+    """The bases of a live set, for what is broken."""
+    return [Known(*base) for base in sets.list_bases(record.number)]
 
 
 def rewrite(
@@ -308,9 +326,16 @@ def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, stores: 
     if not expander.result.missing:
         return
     hashes = dict.fromkeys(reference.hash for reference in sets.list_references(record.number))
-    heads = {put.version for hash in hashes for put in source.visible(CommitHash(hash))}
-    for lost in find_lost(stores, (Wanted(*version) for version in heads)):
+    heads = {put.version for hash in hashes for put in _visible(source, CommitHash(hash))}
+    for lost in find_lost(stores, (Wanted(*version) for version in heads), expander.result.missing):
         expander.note(lost)
+
+
+def _visible(source: Source, hash: CommitHash) -> Iterator[Put]:
+    try:
+        yield from source.visible(hash)
+    except ReferenceNotFound:  # its reference was deleted since the mark, and the commit purged
+        return
 
 
 def make_recheck(
@@ -325,7 +350,15 @@ def make_recheck(
     policies = runs.get_settings(record).policies
     pinned = heads.pinned if heads else runs.pinned(sets, record)
     needs_all = settings.expires_snapshots
-    return Recheck(source, stores, pinned, policies.of, only_named=settings.only_named, heads_need_all=needs_all)
+    return Recheck(
+        source,
+        stores,
+        pinned,
+        policies.of,
+        only_named=settings.only_named,
+        heads_need_all=needs_all,
+        known=known_of(sets, record),
+    )
 
 
 def find_too_many(verdicts: Sequence[Verdict], settings: SweepSettings) -> str:
@@ -344,6 +377,9 @@ def _describe_left(count: int) -> str:
 
 
 def describe_broken(broken: Iterable[Broken]) -> str:
-    """Why deletion stopped; empty when it did not."""
+    """Why not all was deleted; empty when it was."""
     first = next(iter(broken), None)
-    return f"A reference moved to what cannot be read: {first.location}: {first.why}" if first else ""
+    if first is None:
+        return ""
+    what = f"{first.location}: {first.why}"
+    return f"A reference moved to what cannot be read, so files that may be of that table stay: {what}"

@@ -40,9 +40,9 @@ class _Metadata(msgspec.Struct, rename="kebab"):
 
 
 class Described(NamedTuple):
-    """What a metadata file names: where its files lie (empty: it does not say), and files by the snapshot that needs them.
+    """What a metadata file names: where its files lie, and the files by the snapshot that needs them.
 
-    `paths` are folders beside `location` where engines were told to write.
+    `location` is empty when it does not say; `paths` are folders beside `location` where engines were told to write.
     """
 
     location: str

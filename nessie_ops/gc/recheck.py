@@ -2,19 +2,21 @@
 
 A commit that lands between mark and deletion names files that are younger than the limit, or files that were live
 already.  A branch that is created on an old commit, a table that is registered anew, or a reference that is moved
-back names old ones, and those are the candidates.
+back names old ones, and those are the candidates.  Where it cannot be known which ones, because such a table cannot
+be read, all stay that may be its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from nessie_ops.gc.bases import Blocked, Known
 from nessie_ops.gc.expand import Broken, Expander, Wanted, find_lost
 from nessie_ops.gc.live import Exact
 from nessie_ops.gc.mark import Marker, Pinned
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.policies import Bound
-from nessie_ops.gc.source import Source
+from nessie_ops.gc.source import Source, Version
 from nessie_ops.gc.storage import Stores
 from nessie_ops.model import CommitHash
 
@@ -34,6 +36,7 @@ class Recheck:
         *,
         only_named: bool = False,
         heads_need_all: bool = False,
+        known: Iterable[Known] = (),
     ) -> None:
         self._source, self._stores, self._bound_of = source, stores, bound_of
         self._marker = Marker(source)
@@ -44,34 +47,41 @@ class Recheck:
         self._expander = Expander(stores, self._live, only_named=only_named)
         self._heads_need_all = heads_need_all
         self._lost: list[Broken] = []
+        self._done: set[Version] = set()
+        self._known = list(known)
+        self._blocked = Blocked(stores, self._expander.result)
 
     def refresh(self) -> list[Broken]:
-        """Mark what moved since the last time; what of it cannot be read, after which nothing may be deleted."""
-        wanted: list[Wanted] = []
+        """Mark what moved since the last time; what of it cannot be read."""
+        wanted: list[Version] = []
         moved: list[CommitHash] = []
         for reference in list(self._source.references()):
             if self._heads.get(reference.name) == reference.hash:
                 continue
             marked = self._marker.mark(Pinned(reference.name, reference.hash, self._bound_of(reference.name)))
-            wanted += [Wanted(*live.put.version) for live in marked.live]
+            wanted += [live.put.version for live in marked.live]
             self._heads[reference.name] = reference.hash
             moved.append(reference.hash)
         if self._heads_need_all:
             wanted += self._shown_at(moved)
-        if wanted:
-            self._expander.expand(wanted)
-        found = self._expander.result
+        new = [version for version in dict.fromkeys(wanted) if version not in self._done]
+        found = self._expander.expand(Wanted(*version) for version in new) if new else self._expander.result
+        self._done.update(new)
         if found.missing and moved:
-            self._lost += find_lost(self._stores, self._shown_at(moved))
-        return [*found.broken.values(), *self._lost]
+            shown = (Wanted(*version) for version in self._shown_at(moved))
+            self._lost += find_lost(self._stores, shown, found.missing)
+        if found.broken or self._lost:
+            self._blocked = Blocked(self._stores, found, self._known, self._lost)
+        return list(dict.fromkeys([*found.broken.values(), *self._lost]))
 
-    def _shown_at(self, commits: Iterable[CommitHash]) -> Iterator[Wanted]:
+    def _shown_at(self, commits: Iterable[CommitHash]) -> Iterator[Version]:
         for commit in commits:
-            yield from (Wanted(*put.version) for put in self._source.visible(commit))
+            yield from (put.version for put in self._source.visible(commit))
 
-    def is_live(self, location: str) -> bool:
-        """Whether a file has become live since the mark."""
+    def judge(self, location: str) -> str:
+        """`live` when a file has become so since the mark, `broken` when that cannot be known, else `dead`."""
         try:
-            return self._stores.physical(location) in self._live
+            place = self._stores.physical(location)
         except NotAPlace:
-            return True
+            return "live"
+        return "live" if place in self._live else "broken" if self._blocked.holds(place) else "dead"

@@ -92,6 +92,10 @@ class Judge:
             return "broken"
         return "young" if file.modified_at > self._limits.max_modified_at else "dead"
 
+    def judge_again(self, location: str) -> str:
+        """`dead` for a recorded candidate unless it is `live` or `broken` by what is known now."""
+        return self.judge(ListedFile(location, 0, self._limits.max_modified_at))
+
     def age_of(self, file: ListedFile) -> int:
         """The number of `AGES` that the file is not younger than."""
         return bisect(AGES, (self._limits.marked_at - file.modified_at) / _DAY)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nessie_ops.gc.bases import Blocked, Bounds, choose_bases
+from nessie_ops.gc.bases import Blocked
 from nessie_ops.gc.expand import Broken, Expander, Wanted, find_lost
-from nessie_ops.gc.expire import make_recheck, read_settings
+from nessie_ops.gc.expire import known_of, make_recheck, read_settings
 from nessie_ops.gc.live import Exact
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.source import Source
@@ -40,9 +40,9 @@ def verify(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores
     expander = Expander(stores, live, only_named=settings.only_named)
     found = expander.expand(Wanted(*version) for version in heads)
     if found.missing:
-        for lost in find_lost(stores, (Wanted(*version) for version in heads)):
+        for lost in find_lost(stores, (Wanted(*version) for version in heads), found.missing):
             expander.note(lost)
-    blocked = Blocked(stores, found, choose_bases(stores, Bounds(stores, settings.allowed_locations), found))
+    blocked = Blocked(stores, found, known_of(sets, record))
     count = 0
     alive, unsure = [], []
     for location, place in _candidates(sets, record, stores):
@@ -61,7 +61,7 @@ def keep_revived(sets: LiveSets, record: LiveSetRecord, source: Source, stores: 
     revived = [
         Deleted(location, "kept", "became reachable")
         for location, _ in _candidates(sets, record, stores)
-        if recheck.is_live(location)
+        if recheck.judge(location) == "live"
     ]
     sets.set_states(record.number, revived)
     return len(revived)

@@ -79,7 +79,7 @@ def why(asked: Asked, location: str) -> Answer:
     if file is None:
         return _answer(asked, location, "missing", reason or _last_holder(asked, place), "", None)
     limit = expire.max_modified_at(msgspec.structs.replace(asked.settings, is_forced=True), asked.record)
-    judge = Judge(asked.stores, live, Blocked(asked.stores, expansion, bases), Limits(limit, asked.record.created_at))
+    judge = Judge(asked.stores, live, Blocked(asked.stores, expansion, places), Limits(limit, asked.record.created_at))
     fate = judge.judge(file)
     if fate == "dead" and not any(is_within(place, asked.stores.physical(base)) for base in bases.listed):
         return _answer(asked, location, "not listed", _last_holder(asked, place), _refusal(asked, place, bases), file)

@@ -307,7 +307,7 @@ def test_snapshots_that_an_earlier_collector_took(lake: Lake, sets: LiveSets) ->
 
 
 def test_a_branch_on_a_snapshot_that_an_earlier_collector_took(lake: Lake, sets: LiveSets) -> None:
-    """What nobody needed when it was first looked for is needed now: nothing is deleted until that is repaired."""
+    """What nobody needed when it was first looked for is needed now: then the table is broken."""
     state = put(lake, "a", "t")
     append(lake, "a", keep_old=True)
     lake.fs.rm(state.snapshots[-1].list_location)
@@ -323,9 +323,11 @@ def test_a_branch_on_a_snapshot_that_an_earlier_collector_took(lake: Lake, sets:
 
 
 def test_metadata_of_a_head_that_is_rewritten_meanwhile(lake: Lake, sets: LiveSets) -> None:
-    """A reference that moves to what cannot be read stops deletion, and the run can be taken up."""
+    """A reference moves to what cannot be read: what may be of that table stays, and the run can be taken up."""
     put(lake, "a", "t")
-    junk = lake.write(f"{lake.root}/t/data/junk")
+    put(lake, "c", "u/nested")
+    gone = lake.write(f"{lake.root}/t/data/junk")
+    junk = lake.write(f"{lake.root}/u/nested/data/junk")
     collection = Collection(lake, sets)
     collection.mark()
     put(lake, "b", "u")
@@ -334,7 +336,9 @@ def test_metadata_of_a_head_that_is_rewritten_meanwhile(lake: Lake, sets: LiveSe
     lake.write(good, b"no metadata")
     swept = collection.sweep()
     assert "cannot be read" in swept.stopped
-    assert junk in lake.list_files()
+    assert identify.get_live_set(sets, "id").status == identify.EXPIRY_FAILED
+    assert gone not in lake.list_files()
+    assert collection.states() == {gone: "deleted", junk: "pending"}
     lake.write(good, raw)
     assert collection.deleted() == {junk}
 

@@ -63,7 +63,10 @@ def test_a_live_set_from_its_beginning_to_its_end(sets: LiveSets) -> None:
 
     other = sets.add("two", "IDENTIFY_IN_PROGRESS", 1_800_000_000_000_000, "{}", [])
     sets.add_bases(other, [BaseRecord("id1", LONG)])
-    assert sorted(sets.list_known_bases()) == [BaseRecord("id1", LONG), BaseRecord("id2", LONG)]
+    assert sorted(sets.list_known_bases([number, other])) == [BaseRecord("id1", LONG), BaseRecord("id2", LONG)]
+    assert sets.list_known_bases([other]) == [BaseRecord("id1", LONG)]
+    sets.forget_bases(other)
+    assert sets.list_known_bases([other]) == []
     assert [found.id for found in sets.list_live_sets()] == ["two", "one"]
     sets.delete(number)
     assert sets.get("one") is None

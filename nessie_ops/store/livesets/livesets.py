@@ -252,12 +252,16 @@ class LiveSets:
             found = [BaseRecord(*values[2:]) for values in self._rows(connection, tables.base, number)]
         return sorted(found, key=lambda base: (base.place, base.content_id))
 
-    def list_known_bases(self) -> list[BaseRecord]:
-        """Bases of all live sets, each once."""
+    def list_known_bases(self, numbers: Sequence[int]) -> list[BaseRecord]:
+        """Bases of these live sets, each once."""
         row = tables.base
+        query = select(row.c.content_id, row.c.place).where(row.c.live_set.in_(numbers)).distinct()
         with self._read() as connection:
-            found = connection.execute(select(row.c.content_id, row.c.place).distinct())
-            return [BaseRecord(*values) for values in found]
+            return [BaseRecord(*values) for values in connection.execute(query)]
+
+    def forget_bases(self, number: int) -> None:
+        with self._write() as connection:
+            connection.execute(delete(tables.base).where(tables.base.c.live_set == number))
 
     def add_files(self, number: int, files: Iterable[FileRecord], listed: ListingRecord | None = None) -> None:
         """Record what is to be deleted, and that the base `listed` has been listed to its end."""
