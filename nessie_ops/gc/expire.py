@@ -216,7 +216,7 @@ def _sweep(
         # What an earlier run recorded may have become live before these heads were read.
         make_recheck(sets, record, source, stores, settings, None if record.expiry_started_at else heads),
         judge=judge.judge_again,
-        looks_again=bool(record.expiry_started_at),  # then candidates may have been recorded long ago
+        looks_again=bool(record.expiry_started_at),
         before_batch=heartbeat.check,
         progress=context.progress,
     ).run()
