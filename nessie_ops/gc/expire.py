@@ -191,10 +191,7 @@ def _sweep(
     live, expansion = expand_live(sets, record, source, stores, settings, context, heads, planned)
     known = known_bases(sets, record, source, stores, settings, expansion, context)
     bases = choose_bases(stores, Bounds(stores, settings.allowed_locations), expansion, known)
-    sets.add_bases(
-        record.number,
-        (BaseRecord(content, base) for base, contents in bases.owners.items() for content in contents),
-    )
+    sets.add_bases(record.number, (BaseRecord(content, base) for base, of in bases.owners.items() for content in of))
     earlier = read_verdicts(sets, record.number)
     done = {verdict.base for verdict in earlier}
     judge = Judge(stores, live, Blocked(stores, expansion, known), Limits(limit, record.created_at))
