@@ -35,12 +35,18 @@ def build_app(serve: Serve) -> typer.Typer:
 
 
 def run(app: typer.Typer) -> None:
-    """Run the command line of this process; an error of ours is one line and exit code 1."""
+    """Run the command line of this process; an error of ours, or of a file, is one line and exit code 1."""
     try:
         app()
     except NessieOpsError as error:
-        print(f"nessie-ops: {error.message}", file=sys.stderr)
-        sys.exit(1)
+        _fail(error.message)
+    except OSError as error:  # a full disk, a file that may not be written
+        _fail(": ".join(filter(None, (error.filename and str(error.filename), error.strerror or str(error)))))
+
+
+def _fail(message: str) -> None:
+    print(f"nessie-ops: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(1)
 
 
 def _options(

@@ -21,7 +21,12 @@ def print_version(wanted: bool) -> None:
 
 
 def print_json(value: Any) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    typer.echo(to_text(value), nl=False)
+
+
+def to_text(value: Any) -> str:
+    """A value as JSON for people and programs, with a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:

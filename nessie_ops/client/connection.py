@@ -165,6 +165,8 @@ def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsE
             return OutcomeUnknown(f"{what}: HTTP status {status}. {_LOOK}")
         if status >= 500:
             return StoreUnavailable(f"{what}: HTTP status {status}. Try again.")
+        if status in (401, 403):
+            return errors.Forbidden(f"{what}: HTTP status {status}: this needs a user or token that may do it.")
         return BadRequest(f"{what}: HTTP status {status}; the path or a query value is not understood there.")
     details = body.error_details
     if body.error_code == errors.ReferenceConflict.error_code:
@@ -176,4 +178,6 @@ def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsE
         return _BY_CODE[body.error_code](body.message)
     if is_write and status >= 500:
         return OutcomeUnknown(f"{what}: {body.message}. {_LOOK}")
+    if status in (401, 403):
+        return errors.Forbidden(f"{what}: HTTP status {status}: {body.message}")
     return NessieOpsError(body.message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from nessie_ops.store.livesets import FileRecord, ListingRecord, LiveSets
 LISTERS = 8  # bases listed at a time
 AGES = (1, 7, 30, 90, 365)  # days before the mark, between which files are counted
 FATES = ("live", "dead", "young", "broken", "unclear")
+_TELL = 1000  # files between two looks at whether progress is to be told
 _BATCH = 5000  # candidates recorded by one transaction
 _DAY = 86_400_000_000
 
@@ -119,17 +120,12 @@ class Sweep:
         self._folders = {base: Folders(base, bases.owners) for base in bases.listed}
         self._listers = listers
         self._progress = progress
+        self._listed = count()
 
     def find(self, bases: Sequence[str]) -> list[Verdict]:
         """List `bases`, which must not overlap, and record the candidates below them."""
-        listed = 0
-        verdicts = []
         with ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool:
-            for verdict in pool.map(self._find, bases):
-                listed += sum(verdict.count(fate).files for fate in FATES)
-                self._progress("files listed", listed)
-                verdicts.append(verdict)
-        return verdicts
+            return list(pool.map(self._find, bases))
 
     def _find(self, base: str) -> Verdict:
         verdict = Verdict(base)
@@ -147,6 +143,9 @@ class Sweep:
         folders = self._folders[base]
         for file in self._stores.of(base).list_files(base):
             fate = self._judge.judge(file)
+            listed = next(self._listed) + 1  # one step of the interpreter, so that threads need no lock
+            if listed % _TELL == 0:
+                self._progress("files listed", listed)
             verdict.add(folders.of(file.location), self._judge.age_of(file), fate, file.size_bytes)
             if fate == "dead":
                 yield FileRecord(file.location, base, file.size_bytes, file.modified_at)

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from nessie_ops.cli.gc import about, deferred, listing, marking, schema, sweeping, why
+from nessie_ops.cli.gc.groups import Version
 
 app = typer.Typer(
     help="Delete data files that no branch, tag or kept commit can reach.  Logs go to standard error.",
@@ -29,6 +30,13 @@ _COMMANDS: dict[tuple[str, ...], Any] = {  # the first name is shown
     ("completion-script",): about.completion_script,
     ("show-licenses",): about.show_licenses,
 }
+
+
+@app.callback()
+def _options(show_version: Version = False) -> None:
+    pass
+
+
 for names, function in _COMMANDS.items():
     for position, name in enumerate(names):
         app.command(name, hidden=position > 0)(function)

@@ -53,6 +53,7 @@ def help_(
 def completion_script(
     context: typer.Context,
     output_file: Annotated[str, option("-O", "--output-file", help="The script to write; required.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Write a script that completes commands and options in bash and zsh."""
     if not output_file:
@@ -69,7 +70,7 @@ def completion_script(
         raise BadRequest(f"output-file: {output_file} exists already.") from None
     except OSError as error:
         raise BadRequest(f"output-file: {output_file}: {error.strerror}.") from None
-    typer.echo(f"Wrote completion script to {output_file}")
+    print_json({"file": output_file}) if as_json else typer.echo(f"Wrote completion script to {output_file}")
 
 
 def _options_of(found: Any) -> list[str]:

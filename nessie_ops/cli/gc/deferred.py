@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from nessie_ops.cli.gc import show as shown
@@ -44,6 +46,7 @@ def deferred_deletes(
     May be stopped at any moment and run again.  Exit code 1 when a file could not be deleted.
     """
     zone, id, context = shown.parse_zone(time_zone), choose(chosen), make_context()
+    folder = None if dry_run else report_folder(report_dir)
     with open_sets(database) as sets:
         record = runs.get_live_set(sets, id)
         check_swept(record)
@@ -51,10 +54,10 @@ def deferred_deletes(
             typer.echo("About to execute deferred-file-deletions of live content set:")
             shown.print_list([record], zone)
             typer.echo()
-        stores = open_files(files)
         with open_source(origin, runs.get_settings(record).source) as opened:
+            stores = open_files(files, opened)
             outcome = _run(sets, id, opened.source, stores, context, dry_run=dry_run, quiet=as_json)
-        written = _report(sets, record, context, report_dir, dry_run)
+        written = _report(sets, record, context, folder) if folder else None
     _tell(record, outcome, written, dry_run, as_json)
     raise typer.Exit(int(bool(outcome.files["failed"] or outcome.broken)))
 
@@ -71,16 +74,12 @@ def _run(
     return delete_recorded(sets, id, source, stores, context, is_dry_run=dry_run, on_batch=tell)
 
 
-def _report(
-    sets: LiveSets, record: LiveSetRecord, context: Context, folder: str, dry_run: bool
-) -> report.Written | None:
-    if dry_run:
-        return None
+def _report(sets: LiveSets, record: LiveSetRecord, context: Context, folder: Path) -> report.Written:
     written = report.format_time(context.now())
     found = report.of_deletion(
         sets, record.number, record.id, record.status, record.created_at, "deferred deletes", written
     )
-    return report.write(found, sets, record.number, report_folder(folder), f"{record.id}-deferred-deletes")
+    return report.write(found, sets, record.number, folder, f"{record.id}-deferred-deletes")
 
 
 def _tell(

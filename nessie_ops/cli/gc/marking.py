@@ -42,7 +42,9 @@ def mark_live(
         typer.secho(describe(record), bold=True, fg="green")
 
 
-def mark_or_resume(sets: LiveSets, origin: Origin, marking: Marking, context: Context) -> LiveSetRecord:
+def mark_or_resume(
+    sets: LiveSets, origin: Origin, marking: Marking, context: Context, *, forgets_old: bool = True
+) -> LiveSetRecord:
     """A live set that is complete: a new one, or the one that --resume names."""
     policies = read_options(marking, context)
     keep = _duration(marking.keep_live_sets, "--keep-live-sets")
@@ -51,7 +53,7 @@ def mark_or_resume(sets: LiveSets, origin: Origin, marking: Marking, context: Co
     if marking.resume:
         marked = runs.get_settings(runs.get_live_set(sets, marking.resume)).source
     with open_source(origin, marked) as opened:
-        for old in age_out(sets, keep, context):
+        for old in age_out(sets, keep, context) if forgets_old else ():
             warn(f"the live set {old} is older than --keep-live-sets, and forgotten")
         return _mark(sets, opened, marking, policies, id_file, context)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from nessie_ops.cli.gc.groups import option
+from nessie_ops.cli.gc.groups import Texts, option, options
 
-Texts = list[str] | None
 Text = str
 
 
@@ -21,7 +20,7 @@ class Database(NamedTuple):
     ] = ""
     jdbc_user: Annotated[str, option("--jdbc-user", help="User of that database.")] = ""
     jdbc_password: Annotated[str, option("--jdbc-password", help="Password; better in NESSIE_GC_JDBC_PASSWORD.")] = ""
-    jdbc_properties: Annotated[Texts, option("--jdbc-properties", help="Parameters of the driver: k=v,….")] = None
+    jdbc_properties: Annotated[Texts, options("--jdbc-properties", help="Parameters of the driver: k=v,….")] = None
     jdbc_schema: Annotated[
         str, option("--jdbc-schema", help="CREATE, DROP_AND_CREATE or CREATE_IF_NOT_EXISTS, before the command.")
     ] = ""
@@ -39,9 +38,17 @@ class Origin(NamedTuple):
         str,
         option("--store", env=False, help="Database of our own store. Default: NESSIE_OPS_STORE, or that of the home."),
     ] = ""
-    nessie_option: Annotated[Texts, option("-o", "--nessie-option", help="Of the Nessie client: k=v,….")] = None
+    nessie_option: Annotated[
+        Texts, options("-o", "--nessie-option", help="Of the Nessie client: nessie.authentication.type=BEARER,….")
+    ] = None
     nessie_client: Annotated[str, option("--nessie-client", help="HTTP, the only one.")] = ""
     nessie_api: Annotated[str, option("--nessie-api", help="Without meaning here.")] = ""
+    catalog: Annotated[
+        str, option("--catalog", help="Instead a plain Iceberg catalog, by the name that PyIceberg opens it with.")
+    ] = ""
+    catalog_option: Annotated[
+        Texts, options("--catalog-option", help="Its properties besides PyIceberg's configuration: type=rest,uri=….")
+    ] = None
 
 
 class Marking(NamedTuple):
@@ -52,7 +59,7 @@ class Marking(NamedTuple):
         option("-c", "--default-cutoff", help="NONE, a number of commits, a duration (P30D) or an instant."),
     ] = ""
     cutoff: Annotated[
-        Texts, option("-C", "--cutoff", help="REGEX=POLICY,… by names of references; the first that matches counts.")
+        Texts, options("-C", "--cutoff", help="REGEX=POLICY,… by names of references; the first that matches counts.")
     ] = None
     cutoff_ref_time: Annotated[str, option("-R", "--cutoff-ref-time", help="When durations end. Default: now.")] = ""
     identify_parallelism: Annotated[int, option("--identify-parallelism", min=1, help="Without meaning here.")] = 4
@@ -90,7 +97,7 @@ class Sweeping(NamedTuple):
         bool, option("--defer-deletes/--no-defer-deletes", help="Record the files for `deferred-deletes`.")
     ] = False
     allowed_location: Annotated[
-        Texts, option("--allowed-location", help="Delete below these locations alone; may be repeated.")
+        Texts, options("--allowed-location", help="Delete below these locations alone; may be repeated.")
     ] = None
     unreferenced_age: Annotated[
         str, option("--unreferenced-age", help="Sweep dropped tables, too, which nobody held for so long (P30D).")
@@ -118,7 +125,7 @@ class Sweeping(NamedTuple):
     force: Annotated[
         bool, option("--force", env=False, help="Delete more than the caps allow, or with a grace below PT24H.")
     ] = False
-    dry_run: Annotated[bool, option("--dry-run", env=False, help="Delete nothing and record nothing.")] = False
+    dry_run: Annotated[bool, option("--dry-run", env=False, help="Delete nothing; only say what would be.")] = False
     explain: Annotated[
         bool | None,
         option(
@@ -134,9 +141,9 @@ class Files(NamedTuple):
     """How files are reached."""
 
     iceberg: Annotated[
-        Texts, option("-I", "--iceberg", help="Iceberg's FileIO properties: s3.endpoint=…,s3.access-key-id=….")
+        Texts, options("-I", "--iceberg", help="Iceberg's FileIO properties: s3.endpoint=…,s3.access-key-id=….")
     ] = None
-    hadoop: Annotated[Texts, option("-H", "--hadoop", help="Of Hadoop; without meaning here.")] = None
+    hadoop: Annotated[Texts, options("-H", "--hadoop", help="Of Hadoop; without meaning here.")] = None
 
 
 class Chosen(NamedTuple):

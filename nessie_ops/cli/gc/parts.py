@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -20,13 +22,14 @@ import typer
 from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.cli.connection import find_store
 from nessie_ops.cli.gc.options import Chosen, Database, Files, Origin
+from nessie_ops.cli.gc.plain import name_in, open_plain
 from nessie_ops.cli.store import Progress
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, NessieOpsError, StoreUnavailable
 from nessie_ops.gc.identify import Context
 from nessie_ops.gc.lease import name_run
 from nessie_ops.gc.properties import list_unknown, open_stores
-from nessie_ops.gc.source import Catalog
+from nessie_ops.gc.source import Catalog, Source
 from nessie_ops.gc.storage import Stores
 from nessie_ops.model import GarbageCollectorConfig
 from nessie_ops.runtime.home import allowed_locations, get_home, warehouse_url
@@ -35,6 +38,7 @@ from nessie_ops.store.livesets import LiveSets
 from nessie_ops.store.livesets.jdbc import to_target
 from nessie_ops.versioning import VersionStore
 
+_TOKEN = re.compile(r"[!-~]+")
 SCHEMAS = ("CREATE", "DROP_AND_CREATE", "CREATE_IF_NOT_EXISTS")
 
 
@@ -136,20 +140,29 @@ def choose(chosen: Chosen) -> str:
 
 
 class Opened(NamedTuple):
-    """A catalog; `name` is how a live set remembers it, without a password; `versions` is our own store's."""
+    """A catalog; `name` is how a live set remembers it, without a password; `versions` is our own store's.
+
+    `files` are properties of a plain catalog's that say how its files are reached.
+    """
 
     name: str
-    source: Catalog
+    source: Source
     config: GarbageCollectorConfig | None
     versions: VersionStore | None = None
+    files: Mapping[str, str] = {}
 
 
 @contextmanager
 def open_source(origin: Origin, marked: str = "") -> Iterator[Opened]:
     """The catalog that the options name, or that a live set was `marked` from; BadRequest when they differ."""
-    uri = origin.uri or (marked if marked.startswith(("http://", "https://")) and not origin.store else "")
-    if origin.uri and origin.store:
-        raise typer.BadParameter("give --uri or --store, not both.")
+    _check_origin(origin)
+    is_named = origin.uri or origin.store or origin.catalog
+    plain_name = origin.catalog or ("" if is_named else name_in(marked))
+    if plain_name:
+        with _open_plain(plain_name, origin, marked) as found:
+            yield found
+        return
+    uri = origin.uri or (marked if marked.startswith(("http://", "https://")) and not is_named else "")
     if uri:
         with usage():
             client = _open_client(uri, split_pairs(origin.nessie_option, "--nessie-option"))
@@ -167,9 +180,30 @@ def open_source(origin: Origin, marked: str = "") -> Iterator[Opened]:
         versions.close()
 
 
+def _check_origin(origin: Origin) -> None:
+    given = [name for name, value in (("--uri", origin.uri), ("--store", origin.store), ("--catalog", origin.catalog))
+             if value]  # fmt: skip
+    if len(given) > 1:
+        raise typer.BadParameter(f"give {' or '.join(given)}, not both.")
+    if origin.catalog_option and (origin.uri or origin.store):
+        raise typer.BadParameter("--catalog-option: goes with --catalog alone.")
+
+
+@contextmanager
+def _open_plain(name: str, origin: Origin, marked: str) -> Iterator[Opened]:
+    options = split_pairs(origin.catalog_option, "--catalog-option")
+    with ExitStack() as stack:
+        with usage():
+            plain = stack.enter_context(open_plain(name, options))
+        _check_same(plain.name, marked)
+        yield Opened(plain.name, plain.source, None, files=plain.files)
+
+
 def _check_same(name: str, marked: str) -> None:
     if marked and name.rstrip("/") != marked.rstrip("/"):
-        raise BadRequest(f"The live set was marked from {marked}, not from {name}: give that by --uri or --store.")
+        raise BadRequest(
+            f"The live set was marked from {marked}, not from {name}: give that by --uri, --store or --catalog."
+        )
 
 
 def _read_config(catalog: Any) -> GarbageCollectorConfig | None:
@@ -188,6 +222,8 @@ def _open_client(uri: str, options: Mapping[str, str]) -> NessieClient:
     token = options.get("nessie.authentication.token", "")
     headers = {}
     if kind == "BEARER":
+        if not _TOKEN.fullmatch(token):
+            raise BadRequest("nessie-option: BEARER needs nessie.authentication.token, in ASCII and without blanks.")
         headers["Authorization"] = f"Bearer {token}"
     elif kind == "BASIC":
         pair = (
@@ -195,7 +231,10 @@ def _open_client(uri: str, options: Mapping[str, str]) -> NessieClient:
         )
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     elif kind != "NONE":
-        raise BadRequest(f"nessie-option: authentication {kind} is not known; use BEARER with a token, or BASIC.")
+        raise BadRequest(
+            f"nessie-option: authentication {kind[:20]} is not supported; get a token by other means, and give it by "
+            "nessie.authentication.type=BEARER,nessie.authentication.token=…; or use BASIC."
+        )
     timeouts = {
         argument: _to_seconds(name, options[name])
         for name, argument in (
@@ -232,11 +271,12 @@ def open_tables(opened: Opened, warehouse: str) -> IcebergCatalog | None:
 # -- files and the run ------------------------------------------------------------------------
 
 
-def open_files(files: Files) -> Stores:
-    """The stores that -I reaches."""
-    properties = split_pairs(files.iceberg, "--iceberg")
-    for name in list_unknown(properties):
+def open_files(files: Files, opened: Opened) -> Stores:
+    """The stores that -I reaches, or else a plain catalog's own properties."""
+    given = split_pairs(files.iceberg, "--iceberg")
+    for name in list_unknown(given):
         warn(f"the Iceberg property {name} has no meaning here")
+    properties = {**opened.files, **given}
     if files.hadoop:
         warn("Hadoop is not used: --hadoop has no meaning here; give -I instead")
     with usage():
@@ -249,4 +289,11 @@ def make_context() -> Context:
 
 
 def report_folder(text: str) -> Path:
-    return Path(text).expanduser() if text else get_home() / "gc-reports"
+    """The folder for reports, made if need be; BadRequest when it cannot be written, so ask for it before the work."""
+    folder = Path(text).expanduser() if text else get_home() / "gc-reports"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise BadRequest(f"report-dir: {folder} cannot be written: {error.strerror}.") from None

@@ -10,7 +10,7 @@ import typer
 from nessie_ops.cli.gc.groups import command, option
 from nessie_ops.cli.gc.options import AsJson, Database
 from nessie_ops.cli.gc.parts import find_url, prepare
-from nessie_ops.cli.output import print_json
+from nessie_ops.cli.output import print_json, to_text
 from nessie_ops.errors import BadRequest
 from nessie_ops.runtime.home import get_home
 from nessie_ops.store.livesets import LiveSets
@@ -38,11 +38,13 @@ def show_script(
         str, option("--database", env=False, help="postgresql, mariadb (also for MySQL) or sqlite.")
     ] = "postgresql",
     output_file: Annotated[str, option("--output-file", help="Write it there.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Print the statements that create the tables of live sets."""
     if database not in DATABASES:
         raise typer.BadParameter(f"--database: give {', '.join(DATABASES)}.")
-    text = "".join(f"{statement};\n\n" for statement in LiveSets.ddl(database))
+    statements = LiveSets.ddl(database)
+    text = to_text({"statements": statements}) if as_json else "".join(f"{each};\n\n" for each in statements)
     if not output_file:
         typer.echo(text, nl=False)
         return

@@ -24,16 +24,18 @@ from nessie_ops.cli.gc.parts import (
 )
 from nessie_ops.cli.gc.show import format_duration, parse_zone, to_json
 from nessie_ops.cli.output import print_json
+from nessie_ops.errors import BadRequest
 from nessie_ops.gc import expire, report
 from nessie_ops.gc import identify as runs
 from nessie_ops.gc.expire import Hooks, SweepSettings, Swept
 from nessie_ops.gc.explain import Explainer
 from nessie_ops.gc.identify import Context
+from nessie_ops.gc.places import NotAPlace, place_of
 from nessie_ops.gc.storage import Stores
 from nessie_ops.gc.sweep import Tally
 from nessie_ops.model import GarbageCollectorConfig, parse_time
 from nessie_ops.model.repository import parse_duration
-from nessie_ops.store.livesets import LiveSets
+from nessie_ops.store.livesets import LiveSetRecord, LiveSets
 
 
 @command
@@ -75,18 +77,27 @@ def gc(
         raise typer.BadParameter("--defer-deletes: has to be recorded, so it does not go with --inmemory.")
     _check_origin(origin, sweeping)
     context = make_context()
-    read_settings(sweeping, None)
+    _check_grace(read_settings(sweeping, None), LiveSetRecord(0, "", "", context.now()))
+    report_folder(sweeping.report_dir)
     with open_sets(database, may_be_in_memory=True) as sets:
-        record = marks.mark_or_resume(sets, origin, marking, context)
+        record = marks.mark_or_resume(sets, origin, marking, context, forgets_old=not sweeping.dry_run)
         if not as_json:
             typer.secho(marks.describe(record), bold=True, fg="green")
         failed = _sweep(sets, record.id, origin, sweeping, files, context, as_json)
     raise typer.Exit(int(failed))
 
 
+def _check_grace(settings: SweepSettings, record: LiveSetRecord) -> None:
+    """A usage error when what is to be deleted is too young, and not forced."""
+    with usage():
+        expire.max_modified_at(settings, record)
+
+
 def _check_origin(origin: Origin, sweeping: Sweeping) -> None:
-    if sweeping.expire_snapshots and origin.uri:
-        raise typer.BadParameter("--expire-snapshots: metadata can only be rewritten in our own store, without --uri.")
+    if sweeping.expire_snapshots and (origin.uri or origin.catalog):
+        raise typer.BadParameter(
+            "--expire-snapshots: metadata can only be rewritten in our own store, without --uri and --catalog."
+        )
     if sweeping.expire_on and not sweeping.expire_snapshots:
         raise typer.BadParameter("--expire-on: give --expire-snapshots, too.")
 
@@ -101,9 +112,10 @@ def _sweep(
     as_json: bool,
 ) -> bool:
     """Sweep and tell; whether something went wrong."""
-    marked = runs.get_settings(runs.get_live_set(sets, id)).source
-    with open_source(origin, marked) as opened:
-        run = _Run(sets, opened, open_files(files), sweeping, context)
+    live_set = runs.get_live_set(sets, id)
+    with open_source(origin, runs.get_settings(live_set).source) as opened:
+        run = _Run(sets, opened, open_files(files, opened), sweeping, context)
+        _check_grace(run.settings, live_set)
         tables = open_tables(opened, sweeping.warehouse) if sweeping.expire_snapshots else None
         hooks = Hooks(run.explain, run.report)
         swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, hooks, tables)
@@ -130,6 +142,7 @@ class _Run:
     def __init__(self, sets: LiveSets, opened: Opened, stores: Stores, sweeping: Sweeping, context: Context) -> None:
         self.sets, self.opened, self.stores, self.sweeping, self.context = sets, opened, stores, sweeping, context
         self.settings = read_settings(sweeping, opened.config)
+        self.folder = report_folder(sweeping.report_dir)
         self.why_not = ""
         self.found: report.Report | None = None
         self.written: report.Written | None = None
@@ -163,8 +176,7 @@ class _Run:
         written = report.format_time(self.context.now())
         self.found = report.of_sweep(self.sets, swept, self.kind, settings, written, self.why_not)
         name = f"{swept.record.id}{'-dry-run' if self.settings.is_dry_run else ''}"
-        folder = report_folder(self.sweeping.report_dir)
-        self.written = report.write(self.found, self.sets, swept.record.number, folder, name)
+        self.written = report.write(self.found, self.sets, swept.record.number, self.folder, name)
 
 
 def _worth_telling(settings: SweepSettings) -> dict[str, Any]:
@@ -207,7 +219,16 @@ def read_settings(sweeping: Sweeping, config: GarbageCollectorConfig | None) -> 
             listers=sweeping.expiry_parallelism,
         )
         expire.check_filter(settings)
+        for location in settings.allowed_locations:
+            _check_place(location)
     return settings
+
+
+def _check_place(location: str) -> None:
+    try:
+        place_of(location)
+    except NotAPlace as error:
+        raise BadRequest(f"allowed-location: {error}; give a URL such as s3://bucket/folder.") from None
 
 
 def _describe(swept: Swept, run: _Run) -> str:

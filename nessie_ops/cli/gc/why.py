@@ -82,6 +82,6 @@ def _ask(
         raise BadRequest(f"live-set-id: the mark of {id} is not complete; go on with it by `mark-live --resume`.")
     settings = expire.read_settings(record) if record.figures != "{}" else read_settings(sweeping, opened.config)
     try:
-        return ask(Asked(sets, record, opened.source, open_files(files), settings, context), file)
+        return ask(Asked(sets, record, opened.source, open_files(files, opened), settings, context), file)
     except NotAPlace as error:
         raise BadRequest(f"file: {error}.") from None
