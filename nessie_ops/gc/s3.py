@@ -21,7 +21,7 @@ from obstore.store import S3Store
 from nessie_ops.catalog.stores import ATTEMPTS, CONNECT_TIMEOUT_S, CONNECTIONS, READ_TIMEOUT_S, S3
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc.places import place_of
-from nessie_ops.gc.s3xml import read_quickly
+from nessie_ops.gc.s3xml import hasten
 from nessie_ops.gc.storage import Deleted, ListedFile, StorageError
 
 DELETE_BATCH = 1000  # keys of one request; S3 takes no more
@@ -184,7 +184,7 @@ class S3Files:
             aws_session_token=access.token or None,
             config=config,
         )
-        client.meta.events.register("before-parse.s3.*", read_quickly)
+        hasten(client)
         return client
 
     def _bucket(self, name: str) -> S3Store:
