@@ -117,4 +117,4 @@ def test_tables_are_made_and_dropped_as_asked(database_url: str) -> None:
 def test_the_ddl_is_that_of_the_database(name: str) -> None:
     statements = LiveSets.ddl(name)
     assert [text.split("(")[0].split()[:3] for text in statements[:1]] == [["CREATE", "TABLE", "gc_live_set"]]
-    assert len(statements) == 7
+    assert len(statements) == 7  # six tables and an index

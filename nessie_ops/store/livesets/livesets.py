@@ -6,14 +6,14 @@ A row that is there already is left as it is, so that work that was cut short ca
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, insert, inspect, select, update
+import msgspec
+from sqlalchemy import Column, Connection, Engine, Table, bindparam, delete, func, insert, inspect, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -84,7 +84,7 @@ class FileRecord(NamedTuple):
 
 def digest_of(*parts: str) -> bytes:
     """128 bits that stand for these texts."""
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).digest()
 
 
 class LiveSets:
@@ -152,7 +152,7 @@ class LiveSets:
             result = connection.execute(insert(tables.live_set), values)
             assert result.inserted_primary_key is not None
             number = int(result.inserted_primary_key[0])
-            self._insert(connection, tables.reference, ({"live_set": number, **row._asdict()} for row in references))
+            self._insert(connection, tables.reference, ((number, *row) for row in references))
         return number
 
     def get(self, id: str) -> LiveSetRecord | None:
@@ -213,14 +213,8 @@ class LiveSets:
             )
 
     def add_versions_in(self, connection: Connection, number: int, versions: Iterable[VersionRecord]) -> None:
-        self._insert(
-            connection,
-            tables.version,
-            (
-                {"live_set": number, "digest": digest_of(row[0], row[2], str(row[3])), **row._asdict()}
-                for row in versions
-            ),
-        )
+        rows = ((number, digest_of(row[0], row[2], str(row[3])), *row) for row in versions)
+        self._insert(connection, tables.version, rows)
 
     def count_versions(self, number: int) -> tuple[int, int]:
         """How many contents, and how many versions of them."""
@@ -233,18 +227,14 @@ class LiveSets:
     def list_versions(self, number: int) -> Iterator[VersionRecord]:
         """All live versions, in batches by digest."""
         row = tables.version
-        for values in self._scan(row, row.c.live_set == number):
+        for values in self._scan(row, row.c.live_set == number, row.c.digest):
             yield VersionRecord(*values[2:])
 
     # -- what a sweep found -------------------------------------------------------------------
 
     def add_bases(self, number: int, bases: Iterable[BaseRecord]) -> None:
         with self._write() as connection:
-            self._insert(
-                connection,
-                tables.base,
-                ({"live_set": number, "digest": digest_of(row[0], row[1]), **row._asdict()} for row in bases),
-            )
+            self._insert(connection, tables.base, ((number, digest_of(row[0], row[1]), *row) for row in bases))
 
     def list_bases(self, number: int) -> list[BaseRecord]:
         """By place, then content."""
@@ -263,17 +253,11 @@ class LiveSets:
         with self._write() as connection:
             connection.execute(delete(tables.base).where(tables.base.c.live_set == number))
 
-    def add_files(self, number: int, files: Iterable[FileRecord], listed: ListingRecord | None = None) -> None:
-        """Record what is to be deleted, and that the base `listed` has been listed to its end."""
+    def add_files(self, number: int, files: Iterable[FileRecord], *listed: ListingRecord) -> None:
+        """Record what is to be deleted, and that the bases `listed` have been listed to their end."""
         with self._write() as connection:
-            self._insert(
-                connection,
-                tables.file,
-                ({"live_set": number, "digest": digest_of(file.location), **file._asdict()} for file in files),
-            )
-            if listed:
-                row = {"live_set": number, "digest": digest_of(listed.place), **listed._asdict()}
-                self._insert(connection, tables.listing, [row])
+            self._insert(connection, tables.file, ((number, digest_of(row.location), *row) for row in files))
+            self._insert(connection, tables.listing, ((number, digest_of(row.place), *row) for row in listed))
 
     def list_listings(self, number: int) -> list[ListingRecord]:
         """Bases that have been listed, by place."""
@@ -290,13 +274,11 @@ class LiveSets:
             connection.execute(delete(listing).where(listing.c.live_set == number))
 
     def list_files(self, number: int, states: Sequence[str] = ()) -> Iterator[FileRecord]:
-        """Files in one of `states` (none: all) as they were when their batch was read, by digest."""
+        """Files in one of `states` (none: all) as they were when their batch was read, in the order of recording."""
         row = tables.file
         where = row.c.live_set == number
-        names = row.c.keys()
-        for values in self._scan(row, where & row.c.state.in_(states) if states else where):
-            fields = dict(zip(names, values))
-            yield FileRecord(**{name: fields[name] for name in FileRecord._fields})
+        for values in self._scan(row, where & row.c.state.in_(states) if states else where, row.c.number):
+            yield FileRecord(*values[3:])
 
     def get_file(self, number: int, location: str) -> FileRecord | None:
         row = tables.file
@@ -308,22 +290,25 @@ class LiveSets:
 
     def set_states(self, number: int, files: Iterable[tuple[str, str, str]]) -> None:
         """Set (location, state, error) of files."""
-        self._update_files(
-            number, ({"of": digest_of(name), "state": state, "error": error[:2000]} for name, state, error in files)
-        )
+        row = tables.file
+        equal: dict[tuple[str, str], list[bytes]] = {}  # most ended in the same way
+        for name, state, error in files:
+            equal.setdefault((state, error[:2000]), []).append(digest_of(name))
+        with self._write() as connection:
+            for (state, error), digests in equal.items():
+                statement = update(row).values(state=state, error=error)
+                for start in range(0, len(digests), BATCH):
+                    some = row.c.digest.in_(digests[start : start + BATCH])
+                    connection.execute(statement.where(row.c.live_set == number, some))
 
     def set_reasons(self, number: int, files: Iterable[tuple[str, str]]) -> None:
         """Set (location, reason) of files."""
-        self._update_files(number, ({"of": digest_of(name), "reason": reason} for name, reason in files))
-
-    def _update_files(self, number: int, rows: Iterable[dict[str, Any]]) -> None:
         row = tables.file
         statement = update(row).where(row.c.live_set == number, row.c.digest == bindparam("of"))
-        rows = iter(rows)
+        rows = ({"of": digest_of(name), "to": reason} for name, reason in files)
         with self._write() as connection:
             while batch := list(islice(rows, BATCH)):
-                names = [name for name in batch[0] if name != "of"]
-                connection.execute(statement.values({name: bindparam(name) for name in names}), batch)
+                connection.execute(statement.values(reason=bindparam("to")), batch)
 
     def sum_files(self, number: int) -> dict[str, tuple[int, int]]:
         """Number of files and their bytes by state."""
@@ -340,20 +325,20 @@ class LiveSets:
     def _rows(connection: Connection, table: Table, number: int) -> Iterable[Sequence[Any]]:
         return connection.execute(select(table).where(table.c.live_set == number))
 
-    def _scan(self, table: Table, where: Any) -> Iterator[Sequence[Any]]:
-        """Rows in the order of their digests, a batch for each query, so that nothing is held open between them."""
-        last: bytes | None = None
+    def _scan(self, table: Table, where: Any, key: Column[Any]) -> Iterator[Sequence[Any]]:
+        """Rows in the order of `key`, a batch for each query, so that nothing is held open between them."""
+        last: Any = None
         while True:
-            query = select(table).where(where).order_by(table.c.digest).limit(BATCH)
+            query = select(table).where(where).order_by(key).limit(BATCH)
             with self._read() as connection:
-                rows = connection.execute(query if last is None else query.where(table.c.digest > last)).all()
+                rows = connection.execute(query if last is None else query.where(key > last)).all()
             yield from rows
             if len(rows) < BATCH:
                 return
-            last = rows[-1].digest
+            last = rows[-1]._mapping[key]
 
-    def _insert(self, connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
-        """Insert rows; what is there already stays."""
+    def _insert(self, connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Insert rows, their values in the order of the columns; what is there already stays."""
         statement: Any = {"sqlite": sqlite.insert, "mariadb": mysql.insert}.get(self._dialect.name, postgresql.insert)(
             table
         )
@@ -361,9 +346,12 @@ class LiveSets:
             statement = statement.on_duplicate_key_update(live_set=table.c.live_set)  # IGNORE would hide other errors
         else:
             statement = statement.on_conflict_do_nothing()
+        names = [name for name in table.c.keys() if table.c[name] is not table.autoincrement_column]
+        compiled = statement.compile(dialect=self._engine.dialect, column_keys=names)
         rows = iter(rows)
-        while batch := list(islice(rows, BATCH)):
-            connection.execute(statement, batch)
+        while batch := list(islice(rows, BATCH)):  # for the driver as they are: SQLAlchemy takes longer than SQLite
+            found = batch if compiled.positional else [dict(zip(names, row, strict=True)) for row in batch]
+            connection.exec_driver_sql(str(compiled), found)
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:

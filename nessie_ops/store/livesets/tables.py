@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeEngine
@@ -19,9 +19,9 @@ class _Base(SQLModel, registry=registry(metadata=MetaData())):
     """Tables apart from those of the catalog."""
 
 
-def _digest() -> Column[bytes]:
+def _digest(*, is_key: bool = True) -> Column[bytes]:
     kind: TypeEngine[bytes] = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql", "mariadb")
-    return Column(kind, primary_key=True)
+    return Column(kind, primary_key=is_key, nullable=False)
 
 
 def _word(**options: Any) -> Column[str]:
@@ -117,18 +117,22 @@ class ListingRow(_Base, table=True):
 
 
 class FileRow(_Base, table=True):
-    """A file that is to be deleted, or has been."""
+    """A file that is to be deleted, or has been.
+
+    Numbered as they are found, so that what is read and changed together lies together; digests are in no order.
+    """
 
     __tablename__ = "gc_file"
-    __table_args__ = (Index("gc_file_state", "live_set", "state", "digest"),)
+    __table_args__ = (UniqueConstraint("live_set", "digest"), Index("gc_file_number", "live_set", "number"))
 
-    live_set: int = Field(sa_column=_set())
-    digest: bytes = Field(sa_column=_digest())
-    state: str = Field(sa_column=_word())
+    number: int | None = Field(sa_column=Column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True))
+    live_set: int = Field(sa_column=Column(Integer, nullable=False))
+    digest: bytes = Field(sa_column=_digest(is_key=False))
     location: str = Field(sa_column=_text())
     base: str = Field(sa_column=_text())
     size_bytes: int = Field(sa_column=_number())
     modified_at: int = Field(sa_column=_number())
+    state: str = Field(sa_column=_word())
     error: str = Field(sa_column=_text())
     reason: str = Field(sa_column=_text())  # JSON of the collector: who held the file last; empty: not looked up
 
