@@ -1,6 +1,6 @@
 """Deletes the recorded candidates of a live set, in batches, each after another look at the references.
 
-The outcome of each file is recorded after its batch, so a run that was killed deletes the rest when it is started
+The outcome of each file is recorded soon after its batch, so a run that was killed deletes the rest when it is started
 again; what it had deleted already is then `gone`, which is no error.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from nessie_ops.gc.expand import Broken
 from nessie_ops.gc.recheck import Recheck
+from nessie_ops.gc.recorder import Recorder
 from nessie_ops.gc.storage import Deleted, ListedFile, StorageError, Stores
 from nessie_ops.store.livesets import FileRecord, LiveSets
 
@@ -21,6 +22,7 @@ BATCH = 1000  # files of one look at the references; as many as S3 deletes by on
 DELETERS = 3  # batches at a time, so that one is recorded while others are under way
 LOOKERS = 16  # files looked at at a time
 OPEN = ("pending", "failed")  # states of files that are still to be deleted
+_Running = tuple[list[FileRecord], Future[list[Deleted]]]
 _SECOND = 1_000_000  # S3 tells a single file's time by the second
 
 
@@ -67,23 +69,28 @@ class Deletion:
         outcome = Outcome(Counter(), 0, [])
         # As they are in the beginning: a file that fails again is behind the place that has been read.
         files = iter(self._sets.list_files(self._number, OPEN))
-        running: deque[tuple[list[FileRecord], Future[list[Deleted]]]] = deque()
-        with ThreadPoolExecutor(DELETERS, "nessie-ops-gc-delete") as pool:
+        running: deque[_Running] = deque()
+        with (
+            Recorder(self._record) as recorder,
+            ThreadPoolExecutor(DELETERS, "nessie-ops-gc-delete") as pool,
+        ):
             while batch := list(islice(files, BATCH)):
                 self._before_batch()
                 outcome = outcome._replace(broken=self._recheck.refresh())
-                running.append((batch, pool.submit(self._delete, batch)))
+                running.append((batch, pool.submit(self._delete, batch, recorder)))
                 if len(running) == DELETERS:
                     outcome = self._finish(outcome, *running.popleft())
             while running:
                 outcome = self._finish(outcome, *running.popleft())
         return outcome
 
-    def _finish(self, outcome: Outcome, batch: Sequence[FileRecord], running: Future[list[Deleted]]) -> Outcome:
-        """Wait for a batch, and record how its files ended."""
-        ended = running.result()
+    def _record(self, ended: list[list[Deleted]]) -> None:
         if not self._is_dry_run:
-            self._sets.set_states(self._number, ended)
+            self._sets.set_states(self._number, chain.from_iterable(ended))
+
+    def _finish(self, outcome: Outcome, batch: Sequence[FileRecord], running: Future[list[Deleted]]) -> Outcome:
+        """Wait for a batch, and count how its files ended."""
+        ended = running.result()
         outcome.files.update(deleted.state for deleted in ended)
         if left := len(batch) - len(ended):
             outcome.files["pending"] += left
@@ -93,7 +100,12 @@ class Deletion:
         self._progress("files deleted", outcome.files["deleted"])
         return outcome._replace(freed_bytes=outcome.freed_bytes + freed)
 
-    def _delete(self, batch: Sequence[FileRecord]) -> list[Deleted]:
+    def _delete(self, batch: Sequence[FileRecord], recorder: Recorder[list[Deleted]]) -> list[Deleted]:
+        ended = self._end(batch)
+        recorder.put(ended)  # at once, whatever becomes of the others
+        return ended
+
+    def _end(self, batch: Sequence[FileRecord]) -> list[Deleted]:
         fates = {file.location: {judge(file.location) for judge in self._judges} for file in batch}
         kept = [Deleted(location, "kept", "became reachable") for location, found in fates.items() if "live" in found]
         rest = [file for file in batch if fates[file.location] == {"dead"}]

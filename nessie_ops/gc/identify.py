@@ -28,6 +28,7 @@ STATUSES = (
     EXPIRY_FAILED,
 )
 LEASE = timedelta(minutes=5)  # of the run that works on a live set, renewed at every step; then another may take over
+LEASE_US = LEASE // timedelta(microseconds=1)
 
 
 class Context(NamedTuple):
@@ -166,7 +167,10 @@ def take(sets: LiveSets, id: str, statuses: Sequence[str], context: Context) -> 
 
 
 def renew(sets: LiveSets, record: LiveSetRecord, context: Context) -> None:
-    """Say that this run is still at work; BadRequest when another has taken over."""
+    """Say that this run is still at work, if that was said long ago; BadRequest when another has taken over."""
+    found = sets.get(record.id)
+    if found and found.owner == context.owner and found.leased_until > context.now() + LEASE_US // 2:
+        return
     if not sets.take(record.number, context.owner, context.now(), _until(context)):
         raise BadRequest(f"live-set-id: another run has taken over the live set {record.id}.")
 
@@ -193,7 +197,7 @@ def _pinned(row: ReferenceRecord) -> Pinned:
 
 
 def _until(context: Context) -> int:
-    return context.now() + LEASE // timedelta(microseconds=1)
+    return context.now() + LEASE_US
 
 
 def _records(live: Sequence[Live]) -> Iterator[VersionRecord]:

@@ -19,6 +19,7 @@ import msgspec
 from nessie_ops.gc.bases import Bases, Blocked
 from nessie_ops.gc.live import LivePlaces
 from nessie_ops.gc.places import NotAPlace, is_within, list_folders
+from nessie_ops.gc.recorder import Recorder
 from nessie_ops.gc.storage import ListedFile, StorageError, Stores
 from nessie_ops.store.livesets import FileRecord, ListingRecord, LiveSets
 
@@ -26,8 +27,9 @@ LISTERS = 8  # bases listed at a time
 AGES = (1, 7, 30, 90, 365)  # days before the mark, between which files are counted
 FATES = ("live", "dead", "young", "broken", "unclear")
 _TELL = 1000  # files between two looks at whether progress is to be told
-_BATCH = 5000  # candidates recorded by one transaction
+_BATCH = 1000  # candidates handed over to be recorded
 _DAY = 86_400_000_000
+_Found = tuple[list[FileRecord], list[ListingRecord]]
 
 
 class Tally(msgspec.Struct, rename="camel"):
@@ -53,9 +55,9 @@ class Verdict(msgspec.Struct):
     by_age: dict[int, dict[str, Tally]] = {}
     error: str = ""
 
-    def add(self, folder: str, age: int, fate: str, size_bytes: int) -> None:
+    def add(self, folder: str, age: int, fate: str, files: int, size_bytes: int) -> None:
         for group in (self.by_folder.setdefault(folder, {}), self.by_age.setdefault(age, {})):
-            group.setdefault(fate, Tally()).add(1, size_bytes)
+            group.setdefault(fate, Tally()).add(files, size_bytes)
 
     def count(self, fate: str) -> Tally:
         """All files of this fate."""
@@ -124,31 +126,45 @@ class Sweep:
 
     def find(self, bases: Sequence[str]) -> list[Verdict]:
         """List `bases`, which must not overlap, and record the candidates below them."""
-        with ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool:
-            return list(pool.map(self._find, bases))
+        with (
+            Recorder(self._record) as recorder,
+            ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool,
+        ):
+            return list(pool.map(lambda base: self._find(base, recorder), bases))
 
-    def _find(self, base: str) -> Verdict:
+    def _record(self, found: list[_Found]) -> None:
+        files = (file for files, _ in found for file in files)
+        self._sets.add_files(self._number, files, *(listing for _, listings in found for listing in listings))
+
+    def _find(self, base: str, recorder: Recorder[_Found]) -> Verdict:
         verdict = Verdict(base)
         try:
             candidates = self._candidates(base, verdict)
             while batch := list(islice(candidates, _BATCH)):
-                self._sets.add_files(self._number, batch)
+                recorder.put((batch, []))
         except StorageError as error:
             verdict.error = str(error)
             return verdict
-        self._sets.add_files(self._number, [], ListingRecord(base, msgspec.json.encode(verdict).decode()))
+        recorder.put(([], [ListingRecord(base, msgspec.json.encode(verdict).decode())]))
         return verdict
 
     def _candidates(self, base: str, verdict: Verdict) -> Iterator[FileRecord]:
         folders = self._folders[base]
-        for file in self._stores.of(base).list_files(base):
-            fate = self._judge.judge(file)
-            listed = next(self._listed) + 1  # one step of the interpreter, so that threads need no lock
-            if listed % _TELL == 0:
-                self._progress("files listed", listed)
-            verdict.add(folders.of(file.location), self._judge.age_of(file), fate, file.size_bytes)
-            if fate == "dead":
-                yield FileRecord(file.location, base, file.size_bytes, file.modified_at)
+        counts: dict[tuple[str, int, str], list[int]] = {}
+        try:
+            for file in self._stores.of(base).list_files(base):
+                fate = self._judge.judge(file)
+                listed = next(self._listed) + 1  # one step of the interpreter, so that threads need no lock
+                if listed % _TELL == 0:
+                    self._progress("files listed", listed)
+                count = counts.setdefault((folders.of(file.location), self._judge.age_of(file), fate), [0, 0])
+                count[0] += 1
+                count[1] += file.size_bytes
+                if fate == "dead":
+                    yield FileRecord(file.location, base, file.size_bytes, file.modified_at)
+        finally:  # what was found before a failure counts, too
+            for (folder, age, fate), (files, size_bytes) in counts.items():
+                verdict.add(folder, age, fate, files, size_bytes)
 
 
 class Folders:
