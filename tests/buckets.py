@@ -76,11 +76,13 @@ def moto() -> Iterator[Buckets]:
 
 @contextmanager
 def versitygw(binary: Path, folder: Path) -> Iterator[Buckets]:
-    """versitygw over `folder`."""
+    """versitygw over `folder`, with what it must remember of objects, such as the tags of their parts, beside that."""
+    memory = folder.with_name(f"memory-of-{folder.name}")
+    memory.mkdir()
     port = free_port()
     found = Buckets(f"http://127.0.0.1:{port}")
     command = [binary, "--access", found.key, "--secret", found.secret, "--region", REGION]
-    command += ["--port", f"127.0.0.1:{port}", "--quiet", "posix", "--nometa", str(folder)]
+    command += ["--port", f"127.0.0.1:{port}", "--quiet", "posix", "--sidecar", str(memory), str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while process.poll() is None and not _listens(port):

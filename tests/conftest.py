@@ -11,7 +11,7 @@ import pytest
 
 from resources.catalog import CatalogResource
 from resources.spark import EnvironmentSpark, SparkLake
-from tests.buckets import Buckets, moto
+from tests.buckets import Buckets, moto, versitygw
 from tests.databases import Databases, MariaDB, PostgresDatabases, PostgreSQL
 
 _OWN = (
@@ -56,9 +56,10 @@ def lake(environment: None) -> SparkLake:
 
 
 @pytest.fixture(scope="session")
-def buckets(environment: None) -> Iterator[Buckets]:
-    """An S3 server that runs until the last test is done."""
-    with moto() as server:
+def buckets(environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buckets]:
+    """An S3 server that runs until the last test is done: moto, or the versitygw that NESSIE_OPS_TEST_S3 names."""
+    named = os.environ.get("NESSIE_OPS_TEST_S3")
+    with versitygw(Path(named), tmp_path_factory.mktemp("s3")) if named else moto() as server:
         yield server
 
 

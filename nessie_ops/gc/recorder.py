@@ -1,6 +1,7 @@
 """Writes in the background what others find: all that has come meanwhile by one transaction, in the order it came.
 
-Whoever finds more waits while too much is unwritten.  What writing fails with is raised by the next `put`, or at the end.
+Whoever finds more waits while too much is unwritten.  What writing fails with is raised by the next `put`, or at
+the end.
 """
 
 from __future__ import annotations

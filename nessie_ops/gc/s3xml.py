@@ -27,7 +27,9 @@ def hasten(client: Any) -> None:
     events = client.meta.events
     events.register("before-parameter-build.s3.DeleteObjects", take_keys)
     events.register("before-call.s3.DeleteObjects", write_keys)
-    events.register_first("before-parse.s3.*", read_quickly)  # before botocore looks for errors in answers that end well
+    events.register_first(
+        "before-parse.s3.*", read_quickly
+    )  # before botocore looks for errors in answers that end well
 
 
 def take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:

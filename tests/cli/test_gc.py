@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
 from nessie_ops.model import CommitHash, GarbageCollectorConfig, ReferenceType
 from nessie_ops.model.repository import ReferenceCutoffPolicy
-from tests.gc.commands import Commands
+from tests.gc.commands import Commands, live_sets_at
 from tests.gc.disk import DiskLake, small_lake
 from tests.server.helpers import running_server
 
@@ -213,11 +212,7 @@ def test_both_live_tests(cli: Commands, lake: DiskLake, kind: str) -> None:
 
 
 def test_live_sets_in_every_database(cli: Commands, lake: DiskLake, database_url: str) -> None:
-    url = make_url(database_url)
-    jdbc = f"jdbc:{url.get_backend_name()}://{url.host}:{url.port}/{url.database}"
-    there = ("--jdbc", "--jdbc-url", database_url if url.get_backend_name() == "sqlite" else jdbc)
-    if url.username:
-        there += ("--jdbc-user", url.username, "--jdbc-password", url.password or "")
+    there = live_sets_at(database_url)
     assert "create-sql-schema" in cli.refuse("list", *there)
     assert cli.run("create-sql-schema", *there).stdout == "Schema created.\n"
     assert "exist already" in cli.refuse("create-sql-schema", *there)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from sqlalchemy import make_url
 from typer.testing import CliRunner, Result
 
 from nessie_ops.cli import build_app
@@ -46,3 +47,20 @@ class Commands:
         result = self.run(*words, code=1)
         assert isinstance(result.exception, NessieOpsError), result.output
         return result.exception.message
+
+
+def live_sets_at(url: str) -> tuple[str, ...]:
+    """The options of live sets in a database: as for Java's drivers, but for SQLite."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return ("--jdbc", "--jdbc-url", url)
+    there = f"jdbc:{parsed.get_backend_name()}://{parsed.host}:{parsed.port}/{parsed.database}"
+    return (
+        "--jdbc",
+        "--jdbc-url",
+        there,
+        "--jdbc-user",
+        parsed.username or "",
+        "--jdbc-password",
+        parsed.password or "",
+    )

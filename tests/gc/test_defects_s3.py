@@ -52,7 +52,7 @@ def test_the_root_of_a_bucket_as_location(s3_lake: S3Lake, sets: LiveSets, s3: S
 
 def test_siblings_and_folder_markers_in_a_bucket(s3_lake: S3Lake, sets: LiveSets, s3: S3Files) -> None:
     put(s3_lake, "a", "orders")
-    marker = s3_lake.write(f"{s3_lake.root}/orders/data/")
+    marker = s3_lake.write(f"{s3_lake.root}/orders/data/", b"")
     sibling = s3_lake.write(f"{s3_lake.root}/orders2/data/other")
     junk = s3_lake.write(f"{s3_lake.root}/orders/data/junk")
     assert collection_of(s3_lake, sets, s3).run() == {junk}

@@ -25,7 +25,7 @@ def run(folder: Path, mode: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(("mode", "steps"), [("direct", 40), ("deferred", 8)])
+@pytest.mark.parametrize(("mode", "steps"), [("direct", 30), ("deferred", 8)])
 def test_a_run_is_taken_up_wherever_it_was_killed(mode: str, steps: int, tmp_path: Path) -> None:
     outcomes = run(tmp_path, mode)
     assert len(outcomes) > steps

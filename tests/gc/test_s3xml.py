@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from nessie_ops.gc.s3xml import read_quickly
+from nessie_ops.gc.s3xml import read_quickly, write_deletion
 
 XMLNS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 ROW = "<Contents><Key>{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>3</Size></Contents>"
@@ -32,6 +33,35 @@ def test_a_listing(namespace: str) -> None:
     assert rest == b"<ListBucketResult/>"
     plain, _ = read("ListObjectsV2", f"<ListBucketResult {namespace}>{ROW.format('a+b%20')}</ListBucketResult>")
     assert [row["Key"] for row in plain["Contents"]] == ["a+b%20"]
+
+
+ROWS = [ROW.format(f"k{n}") for n in range(3)]
+END = "<IsTruncated>false</IsTruncated>"
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys"),
+    [
+        (ROWS, ["k0", "k1", "k2"]),
+        ([ROW.format("a&amp;b"), ROWS[0]], ["a&b", "k0"]),
+        ([ROW.format("<![CDATA[a<b]]>"), ROWS[0]], ["a<b", "k0"]),
+        ([ROW.format("a").replace("Key>", "Key >"), ROWS[0]], ["a", "k0"]),
+        ([ROW.replace("<Contents>", '<Contents a="b">').format("a"), ROWS[0]], ["a", "k0"]),
+        ([ROWS[0], END.replace("false", "true"), ROWS[1]], ["k0", "k1"]),
+        ([ROWS[0].replace("</Contents>", "<Owner><ID>Key</ID></Owner></Contents>"), ROWS[1]], ["k0", "k1"]),
+    ],
+)
+def test_rows_of_every_look(rows: list[str], keys: list[str]) -> None:
+    """Quickly or by a real reader of XML: none is lost, and each has its own size and time."""
+    end = "" if END.replace("false", "true") in rows else END
+    found, _ = read("ListObjectsV2", f"<ListBucketResult {XMLNS}>{end}{''.join(rows)}</ListBucketResult>")
+    assert [(row["Key"], row["Size"]) for row in found["Contents"]] == [(key, 3) for key in keys]
+    assert found["IsTruncated"] is not bool(end)
+
+
+def test_keys_to_be_deleted_are_written_as_they_are() -> None:
+    keys = ["a b/%3A+", "<&>'\"", "a\nb\r\tc", "ü/é#?*", "]]>"]
+    assert [row.text for row in ElementTree.fromstring(write_deletion(keys)).iter() if row.tag.endswith("Key")] == keys
 
 
 def test_a_deletion() -> None:

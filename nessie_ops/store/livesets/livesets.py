@@ -346,7 +346,7 @@ class LiveSets:
             statement = statement.on_duplicate_key_update(live_set=table.c.live_set)  # IGNORE would hide other errors
         else:
             statement = statement.on_conflict_do_nothing()
-        names = [name for name in table.c.keys() if table.c[name] is not table.autoincrement_column]
+        names = [column.name for column in table.c if column is not table.autoincrement_column]
         compiled = statement.compile(dialect=self._engine.dialect, column_keys=names)
         rows = iter(rows)
         while batch := list(islice(rows, BATCH)):  # for the driver as they are: SQLAlchemy takes longer than SQLite
