@@ -9,7 +9,11 @@ _LABEL, _BAR, _NUMBER, _HEIGHT, _GAP = 300, 460, 130, 18, 6  # pixels
 
 
 def bars(title: str, rows: Sequence[tuple[str, Mapping[str, int]]], colors: Mapping[str, str]) -> str:
-    """A horizontal bar for each (label, bytes by kind) row, stacked by kind in the order of `colors`."""
+    """A horizontal bar for each (label, bytes by kind) row, stacked by kind in the order of `colors`.
+
+    The legend has the kinds that occur.
+    """
+    colors = {kind: color for kind, color in colors.items() if any(parts.get(kind) for _, parts in rows)}
     top = max((sum(parts.values()) for _, parts in rows), default=0) or 1
     height = len(rows) * (_HEIGHT + _GAP) + 2 * _HEIGHT
     out = [

@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
-from string import Template
 from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from nessie_ops.gc.expire import Swept
-from nessie_ops.gc.explain import decode
-from nessie_ops.gc.plots import bars, format_bytes
+from nessie_ops.gc.explain import Reason, decode
+from nessie_ops.gc.identify import to_micros
+from nessie_ops.gc.page import COLORS, TABLES, render
+from nessie_ops.gc.places import list_folders
+from nessie_ops.gc.plots import bars
 from nessie_ops.gc.rewriting import Shrunk, Untouched
 from nessie_ops.gc.sweep import AGES, FATES, Tally, Verdict
+from nessie_ops.model import ContentKey
 from nessie_ops.store.livesets import FileRecord, LiveSets
 
 LARGEST = 1000  # files in the HTML report
-TABLES = 40  # bars in its plot
-COLORS = {"dead": "#c0392b", "live": "#2e7d5b", "young": "#e0a030", "broken": "#7d3c98", "unclear": "#888888"}
-_PAGE = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
+_DAY = 86_400_000_000
 
 
 class Table(msgspec.Struct, rename="camel"):
@@ -63,6 +63,20 @@ class Report(msgspec.Struct, rename="camel"):
     """Tables whose metadata was rewritten, or would be, by branch, and those for which it was not, with the reason."""
     untouched: list[Untouched] = []
     unlisted: dict[str, str] = {}
+
+
+class DeadFile(msgspec.Struct, rename="camel"):
+    """A recorded file: the tables in whose folder it lies, and who held it last; its age counts back from the mark."""
+
+    location: str
+    base: str
+    tables: list[str]
+    size_bytes: int
+    modified: str
+    age_days: float
+    state: str
+    error: str
+    reason: Reason | None
 
 
 class Written(NamedTuple):
@@ -116,22 +130,55 @@ def plot(verdicts: Sequence[Verdict]) -> tuple[str, str]:
 def write(report: Report, sets: LiveSets, number: int, folder: Path, name: str) -> Written:
     """Write both files; where they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    largest: list[tuple[int, str, FileRecord]] = []
+    largest: list[tuple[int, str, DeadFile]] = []
+    marked = to_micros(datetime.fromisoformat(report.created))
+    tables = _Tables(sets, number)
     written = Written(folder / f"{name}.json", folder / f"{name}.html")
     with _replaced(written.json) as out:
         out.write(msgspec.json.encode(report).decode()[:-1] + ',"files":[')
-        for position, file in enumerate(sets.list_files(number)):
-            out.write(("," if position else "") + "\n" + msgspec.json.encode(_file(file)).decode())
+        for position, row in enumerate(sets.list_files(number)):
+            file = _describe(row, marked, tables.of(row.location))
+            out.write(("," if position else "") + "\n" + msgspec.json.encode(file).decode())
             entry = (file.size_bytes, file.location, file)
             heapq.heappush(largest, entry) if len(largest) < LARGEST else heapq.heappushpop(largest, entry)
         out.write("\n]}\n")
     with _replaced(written.html) as out:
-        out.write(_html(report, [file for _, _, file in sorted(largest, reverse=True)]))
+        out.write(render(report, [file for _, _, file in sorted(largest, reverse=True)]))
     return written
 
 
+def _describe(file: FileRecord, marked: int, tables: list[str]) -> DeadFile:
+    return DeadFile(
+        file.location,
+        file.base,
+        tables,
+        file.size_bytes,
+        format_time(file.modified_at),
+        round((marked - file.modified_at) / _DAY, 2),
+        file.state,
+        file.error,
+        decode(file.reason),
+    )
+
+
+class _Tables:
+    """The names of the tables whose files lie in a folder."""
+
+    def __init__(self, sets: LiveSets, number: int) -> None:
+        names = _names(sets, number)
+        owners: dict[str, set[str]] = {}
+        for base in sets.list_bases(number):
+            owners.setdefault(base.place, set()).add(base.content_id)
+        self._names = {place: _names_of(contents, names) for place, contents in owners.items()}
+
+    def of(self, location: str) -> list[str]:
+        """Those of the innermost folder that holds a file."""
+        return next((self._names[folder] for folder in list_folders(location) if folder in self._names), [])
+
+
 def _names(sets: LiveSets, number: int) -> dict[str, str]:
-    return {row.content_id: row.key for row in sets.list_versions(number)}
+    keys = {row.content_id: row.key for row in sets.list_versions(number)}
+    return {content: str(ContentKey.from_path(key)) for content, key in keys.items()}
 
 
 def _names_of(contents: Iterable[str], names: dict[str, str]) -> list[str]:
@@ -165,72 +212,9 @@ def _age_label(age: int) -> str:
     return f"{AGES[age - 1]} to {AGES[age]} days"
 
 
-def _file(file: FileRecord) -> dict[str, Any]:
-    return {
-        "location": file.location,
-        "base": file.base,
-        "sizeBytes": file.size_bytes,
-        "modified": format_time(file.modified_at),
-        "state": file.state,
-        "error": file.error,
-        "reason": decode(file.reason),
-    }
-
-
 def format_time(micros: int) -> str:
     """An instant in microseconds since 1970 as ISO-8601 in UTC."""
     return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _html(report: Report, files: list[FileRecord]) -> str:
-    tables = [(", ".join(table.tables) or table.folder, _sizes(table.fates)) for table in report.tables[:TABLES]]
-    ages = [(label, _sizes(fates)) for label, fates in report.ages.items()]
-    facts = [
-        ("Live set", report.live_set_id),
-        ("Status", report.status),
-        ("Marked", report.created),
-        ("Written", report.written),
-        *((fate, _describe(tally)) for fate, tally in report.fates.items()),
-        *((f"files {state}", _describe(tally)) for state, tally in report.states.items()),
-        *((name, str(value)) for name, value in report.settings.items()),
-        *(("removed from metadata", str(row)) for row in report.shrunk),
-    ]
-    troubles = [
-        *([("stopped", report.stopped)] if report.stopped else []),
-        *([("reasons not looked up", report.explained)] if report.explained else []),
-        *((f"broken: {row['table']}", f"{row['location']}: {row['why']}") for row in report.broken),
-        *((f"metadata stays: {row.table} on {row.branch}", row.why) for row in report.untouched),
-        *((f"not listed: {location}", why) for location, why in report.refused.items()),
-        *((f"not listed to the end: {base}", why) for base, why in report.unlisted.items()),
-    ]
-    return _PAGE.substitute(
-        title=escape(f"Garbage collection: {report.kind} of {report.live_set_id}"),
-        facts=_rows(facts),
-        troubles=_rows(troubles) or "<tr><td>none</td></tr>",
-        tables=bars("Bytes by table", tables, COLORS),
-        ages=bars("Bytes by age", ages, COLORS),
-        count=f"{len(files):,}",
-        files=_rows(
-            (file.location, format_bytes(file.size_bytes), format_time(file.modified_at), file.state, _why(file))
-            for file in files
-        ),
-    )
-
-
-def _sizes(fates: dict[str, Tally]) -> dict[str, int]:
-    return {fate: tally.size_bytes for fate, tally in fates.items()}
-
-
-def _why(file: FileRecord) -> str:
-    return "; ".join(filter(None, (str(decode(file.reason) or ""), file.error)))
-
-
-def _describe(tally: Tally) -> str:
-    return f"{tally.files:,} files, {format_bytes(tally.size_bytes)}"
-
-
-def _rows(rows: Iterable[tuple[str, ...]]) -> str:
-    return "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
 
 
 @contextmanager
@@ -242,3 +226,7 @@ def _replaced(path: Path) -> Iterator[IO[str]]:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _sizes(fates: dict[str, Tally]) -> dict[str, int]:
+    return {fate: tally.size_bytes for fate, tally in fates.items()}

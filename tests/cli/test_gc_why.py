@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nessie_ops.model import ContentKey, Delete, ReferenceType
+from tests.browsers import open_page
 from tests.cli.test_gc import SHARE, cli, lake, live_files, mark
 from tests.gc.commands import Commands
 from tests.gc.disk import DiskLake
@@ -66,6 +67,34 @@ def test_a_report_can_be_read(cli: Commands, lake: DiskLake, tmp_path: Path) -> 
     ]
     titles = [ElementTree.fromstring(plot).findtext("{http://www.w3.org/2000/svg}title") for plot in plots]
     assert titles == ["Bytes by table", "Bytes by age"]
+
+
+@pytest.mark.browser
+def test_a_report_in_a_browser(cli: Commands, lake: DiskLake, tmp_path: Path) -> None:
+    """Names of any kind are shown as they are, nothing is run or fetched, and long ones do not widen the page."""
+    odd = ("<script>alert(1)</script>", "a 'b' \"c\" & d", "ünïcodé-漢字-🎉", "x" * 240, "/".join(["deep"] * 200))
+    names = {lake.write(f"{lake.root}/a/data/{name}.parquet", b"x" * 9000) for name in odd}
+    found = cli.json("gc", "-c", "1", "--report-dir", str(tmp_path), *SHARE)
+    heard: list[str] = []
+    with open_page() as page:
+        page.on("dialog", lambda dialog: (heard.append(dialog.message), dialog.dismiss()))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda request: heard.append(request.url))
+        page.goto(f"file://{found['reports']['html']}")
+        rows = [row.locator("td").all_text_contents() for row in page.locator(".files tr").all()[1:]]
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.locator("svg rect").count() >= 4
+        assert str(page.locator(".sums").text_content()).endswith("kBin 20 files deleted")
+    assert heard == [f"file://{found['reports']['html']}"]
+    assert {row[0] for row in rows[: len(names)]} == names  # the largest first
+    assert {(row[1], row[3], row[4], row[5]) for row in rows[: len(names)]} == {
+        ("9.0 kB", "a", "deleted", "never committed")
+    }
+    held = next(row for row in rows if row[0].endswith("/b/data/x-12.parquet"))
+    assert held[5].startswith("b, put by commit ") and held[5].endswith(" of main")
+    listed = json.loads(Path(found["reports"]["json"]).read_text())["files"]
+    assert {row[0] for row in rows} == {file["location"] for file in listed}
+    assert all(20 < file["ageDays"] < 40 and file["tables"] in (["a"], ["b"]) for file in listed)
 
 
 @pytest.mark.parametrize("kind", ["fresh", "live set"])

@@ -7,7 +7,6 @@ and from Dagster.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,23 +19,15 @@ import dagster as dg
 import httpx
 import pytest
 from dagster_graphql import DagsterGraphQLClient
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ContentKey
+from tests.browsers import open_page
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300  # a run takes some 40 s on a quiet machine; this is to notice a hang
-CHROMIUM = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 T = TypeVar("T")
 
 # Dagster's client calls gql in a way that gql is giving up.
@@ -196,14 +187,8 @@ def _pid(instance: dg.DagsterInstance, run_id: str) -> int:
 
 @pytest.fixture
 def page(ui: int) -> Iterator[Page]:
-    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert binary, "chromium is not installed; `make test` installs it, or says what is missing"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=CHROMIUM)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(60_000)
+    with open_page() as page:
         yield page
-        browser.close()
 
 
 @pytest.mark.browser
