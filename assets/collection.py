@@ -37,6 +37,7 @@ from nessie_ops.store.livesets import LiveSetRecord
 from resources.collection import GarbageCollection, Parts, Progress
 
 SHARDS = 8
+_STATES = ("deleted", "gone", "kept", "pending", "failed")  # of files, after a deletion
 GROUP = "garbage"
 LIVE_SET_TAG = "nessie/live_set"
 Event = dg.MaterializeResult | dg.AssetMaterialization | dg.AssetObservation
@@ -248,7 +249,9 @@ def _delete(parts: Parts, record: LiveSetRecord, config: DeletionConfig) -> tupl
         statuses=statuses,
         is_dry_run=config.dry_run,
     )
-    facts: Facts = {f"files/{state}": outcome.files[state] for state in ("deleted", "gone", "kept", "failed")}
+    facts: Facts = {
+        f"files/{state}": outcome.files[state] for state in ("deleted", "gone", "kept", "pending", "failed")
+    }
     facts |= {LIVE_SET_TAG: record.id, "freed_bytes": outcome.freed_bytes, "dry_run": config.dry_run}
     if not config.dry_run:
         written = report.format_time(parts.context.now())

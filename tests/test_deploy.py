@@ -1,16 +1,25 @@
-"""What docs/deploy runs exists: commands with their options, files that are copied, names that are referred to."""
+"""What docs/deploy says works: its jobs collect, its image has all that it imports, and names refer to something."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from nessie_ops.__main__ import make_app
+from nessie_ops.store.livesets import LiveSets
+from resources.collection import DATABASE_VARIABLE
+from tests.databases import Databases
+from tests.gc.disk import small_lake
 
 APP = make_app()
 ROOT = Path(__file__).parents[1]
@@ -63,8 +72,68 @@ def test_pods_refer_to_what_is_there(name: str, pod: dict[str, Any]) -> None:
         assert {source["secretRef"]["name"] for source in container["envFrom"]} <= named("Secret")
 
 
-def test_the_image_copies_what_exists() -> None:
+def settings() -> dict[str, str]:
+    [secret] = [found for path in MANIFESTS for found in objects(path) if found["kind"] == "Secret"]
+    texts: dict[str, str] = secret["stringData"]
+    return texts
+
+
+def run_pod(name: str, folder: Path, environment: dict[str, str]) -> str:
+    """What the containers of a manifest print, one after the other, with `folder` as their volume."""
+    output = ""
+    for pod in [pod for found, pod in PODS if found == name]:
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            words = [word.replace("/data", str(folder)) for word in container["args"]]
+            done = CliRunner().invoke(APP, words, env=environment)
+            assert done.exit_code == 0, (done.output, done.exception)
+            output += done.stdout
+    return output
+
+
+def test_the_jobs_find_and_delete(tmp_path: Path, postgresql_databases: Databases) -> None:
+    """With the variables of the secret, whose database of live sets is PostgreSQL."""
+    with postgresql_databases.database() as url, small_lake(tmp_path) as lake:
+        given, server = settings(), make_url(url)
+        lake.write(f"{lake.root}/b/data/orphan.parquet")
+        os.utime(lake.folder / "b/data/orphan.parquet", (0, 0))
+        before = set(lake.list_files())
+        address = f"{server.host or ''}:{server.port}" if server.port else server.host or "localhost"
+        given |= {
+            "NESSIE_OPS_STORE": lake.store,
+            "NESSIE_GC_JDBC_URL": f"jdbc:postgresql://{address}/{server.database}",
+            "NESSIE_GC_JDBC_USER": server.username or "",
+            "NESSIE_GC_JDBC_PASSWORD": server.password or "",
+            "NESSIE_OPS_HOME": str(tmp_path),
+        }
+        assert set(settings()) <= set(given) and settings()[DATABASE_VARIABLE]
+        log = run_pod("gc-find-job.yaml", tmp_path, given)
+        [id] = set(re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", log))
+        assert set(lake.list_files()) == before
+        [variable] = [each["name"] for name, pod in PODS if name == "gc-delete-job.yaml" for each in _own(pod)]
+        run_pod("gc-delete-job.yaml", tmp_path, given | {variable: id})
+        orphans = {f"{lake.root}/a/data/orphan.parquet", f"{lake.root}/b/data/orphan.parquet"}
+        assert before - set(lake.list_files()) == orphans
+        run_pod("gc-cronjob.yaml", tmp_path, given)
+        assert before - set(lake.list_files()) == orphans
+        sets = LiveSets.open(url)
+        assert len(sets.list_live_sets()) == 2
+        sets.close()
+
+
+def _own(pod: dict[str, Any]) -> list[dict[str, str]]:
+    return [variable for container in pod["containers"] for variable in container.get("env", [])]
+
+
+def test_the_image_has_all_that_it_imports(tmp_path: Path) -> None:
     copied = re.findall(r"^COPY (.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
-    names = [name for line in copied for name in line.split()]
-    assert {"requirements.txt", "nessie_ops", "assets", "resources", "schedules"} <= set(names)
-    assert [name for name in names if not (ROOT / name).exists()] == []
+    for name in (name for line in copied for name in line.split()):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    assert (tmp_path / "requirements.txt").exists()
+    look = "import nessie_ops.definitions, nessie_ops.__main__, nessie_ops.ui as ui; print(ui.WORKSPACE)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", look], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == str(tmp_path / "workspace.yaml"), done.stderr[-2000:]
+    assert (tmp_path / "workspace.yaml").exists()
