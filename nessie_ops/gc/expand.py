@@ -9,8 +9,11 @@ asked twice: one that a store cannot find for a moment makes its table broken, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
@@ -58,6 +61,10 @@ class Expansion:
         self.reads: dict[FileKind, int] = {}
         self.read_bytes = 0
 
+    def note(self, broken: Broken) -> None:
+        """Note the first reason for which a content is broken."""
+        self.broken.setdefault(broken.content_id, broken)
+
 
 class Expander:
     """Adds the places of all live files to `live`.
@@ -101,21 +108,14 @@ class Expander:
     def _confirm(self, pool: ThreadPoolExecutor) -> None:
         """Look once more for what could not be found; what is there after all breaks its tables."""
         todo = [name for name in self.result.missing if name not in self._confirmed and name not in self._lost]
-        for location, error in zip(todo, pool.map(self._find, todo)):
+        for location, error in zip(todo, pool.map(partial(confirm_gone, self._stores), todo)):
             if error:
                 self.break_(self.result.missing.pop(location), location, error)
             else:
                 self._confirmed.add(location)
 
-    def _find(self, location: str) -> Exception | None:
-        try:
-            is_gone = self._stores.of(location).is_gone(location)
-        except (StorageError, NotAPlace) as error:
-            return error
-        return None if is_gone else StorageError("could not be found at first, and is there")
-
     def _expand_metadata(
-        self, pool: ThreadPoolExecutor, versions: Mapping[str, _Versions]
+        self, pool: ThreadPoolExecutor, versions: Mapping[str, Versions]
     ) -> tuple[dict[str, Owners], dict[str, Owners]]:
         """Read metadata files; the manifest lists and manifests that are live, with the contents that own them."""
         found: dict[FileKind, dict[str, Owners]] = {FileKind.MANIFEST_LIST: {}, FileKind.MANIFEST: {}}
@@ -132,8 +132,8 @@ class Expander:
                 self.break_(owners, location, described)
             else:
                 assert isinstance(described, Described)
-                if wanted.is_table and not described.location:
-                    self.break_(owners, location, DamagedFile("has no location"))
+                if fault := check_location(described, wanted):
+                    self.break_(owners, location, fault)
                 named = self._name(described, wanted, owners)
                 self._add(named, owners)
                 for kind, files in found.items():
@@ -147,21 +147,11 @@ class Expander:
             self.result.paths.setdefault(owner, set()).update(described.paths)
         self._own.pop(owners, None)
 
-    def _name(self, described: Described, wanted: _Versions, owners: Owners) -> list[LiveFile]:
+    def _name(self, described: Described, wanted: Versions, owners: Owners) -> list[LiveFile]:
         """The files that a metadata file makes live, but for those that an earlier one of its contents did already."""
-        ids, others = set(described.by_snapshot), described.others
-        if self._only_named or not wanted.has_log:
-            others = []
-        if wanted.is_table and (self._only_named or not wanted.is_whole):
-            # Writers that know no snapshot say -1, and mean the current one.
-            ids &= {described.current if id < 0 else id for id in wanted.snapshots}
         noted = self._noted.setdefault(owners, set())
-        new = {
-            file.location: file
-            for files in (others, *(described.by_snapshot[id] for id in ids))
-            for file in files
-            if file.location not in noted
-        }
+        files = list_named(described, wanted, only_named=self._only_named)
+        new = {file.location: file for file in files if file.location not in noted}
         noted.update(new)
         return list(new.values())
 
@@ -184,13 +174,7 @@ class Expander:
         """Read and decode files, in order; a bounded number of them is in memory."""
 
         def read(location: str) -> tuple[int, Described | list[LiveFile] | Exception]:
-            if location in self._lost:
-                return 0, FileNotFoundError(location)
-            try:
-                raw = self._stores.of(location).read(location)
-                return len(raw), describe(raw) if kind is FileKind.METADATA else expand(LiveFile(kind, location), raw)
-            except (FileNotFoundError, StorageError, DamagedFile, NotAPlace) as error:
-                return 0, error
+            return read_object(self._stores, kind, location, self._lost)
 
         for start in range(0, len(locations), self._readers * _AHEAD):
             part = locations[start : start + self._readers * _AHEAD]
@@ -218,49 +202,99 @@ class Expander:
 
     def _own_folders(self, owners: Owners) -> tuple[str, ...]:
         """Places of folders in which files of all these contents lie, with a slash at the end."""
-        if owners in self._own:
-            return self._own[owners]
-        found = self.result
-        names = set.intersection(*(found.locations.get(name, set()) | found.paths.get(name, set()) for name in owners))
-        places = []
-        for name in names:
-            try:
-                places.append(self._stores.physical(name) + "/")
-            except NotAPlace:
-                continue  # then every file counts as outside
-        return self._own.setdefault(owners, tuple(places))
+        if owners not in self._own:
+            found = self.result
+            names = [found.locations.get(name, set()) | found.paths.get(name, set()) for name in owners]
+            self._own[owners] = own_folders(self._stores, names)
+        return self._own[owners]
 
     def break_(self, owners: Owners, location: str, error: Exception) -> None:
         """Note that not all files of these contents are known."""
         for owner in owners:
-            self.note(Broken(owner, location, f"{type(error).__name__}: {error}"))
+            self.result.note(Broken(owner, location, describe_fault(error)))
 
-    def note(self, broken: Broken) -> None:
-        """Note the first reason for which a content is broken."""
-        self.result.broken.setdefault(broken.content_id, broken)
+
+def read_object(
+    stores: Stores, kind: FileKind, location: str, lost: Collection[str] = ()
+) -> tuple[int, Described | list[LiveFile] | Exception]:
+    """The size and content of a metadata object, or why it cannot be had: FileNotFoundError when it is not there."""
+    if location in lost:
+        return 0, FileNotFoundError(location)
+    try:
+        raw = stores.of(location).read(location)
+        return len(raw), describe(raw) if kind is FileKind.METADATA else expand(LiveFile(kind, location), raw)
+    except (FileNotFoundError, StorageError, DamagedFile, NotAPlace) as error:
+        return 0, error
+
+
+def confirm_gone(stores: Stores, location: str) -> Exception | None:
+    """Why it is not sure that an object is gone which could not be found."""
+    try:
+        is_gone = stores.of(location).is_gone(location)
+    except (StorageError, NotAPlace) as error:
+        return error
+    return None if is_gone else StorageError("could not be found at first, and is there")
+
+
+def check_location(described: Described, wanted: Versions) -> Exception | None:
+    """What is wrong with the place of a table."""
+    return DamagedFile("has no location") if wanted.is_table and not described.location else None
+
+
+def list_named(described: Described, wanted: Versions, *, only_named: bool) -> Iterator[LiveFile]:
+    """The files that a metadata file makes live for the versions that name it."""
+    ids = set(described.by_snapshot)
+    if wanted.is_table and (only_named or not wanted.is_whole):
+        # Writers that know no snapshot say -1, and mean the current one.
+        ids &= {described.current if id < 0 else id for id in wanted.snapshots}
+    if wanted.has_log and not only_named:
+        yield from described.others
+    for id in ids:
+        yield from described.by_snapshot[id]
+
+
+def own_folders(stores: Stores, names: Sequence[AbstractSet[str]]) -> tuple[str, ...]:
+    """Places, with a slash at the end, of the folders that several contents have in common."""
+    places = []
+    for name in frozenset.intersection(*map(frozenset, names)):
+        try:
+            places.append(stores.physical(name) + "/")
+        except NotAPlace:
+            continue  # then every file counts as outside
+    return tuple(places)
+
+
+def describe_fault(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def find_lost(stores: Stores, heads: Iterable[Wanted], lost: Collection[str]) -> list[Broken]:
     """Which of the versions that heads show cannot be read: the objects `lost` are gone, others may be by now."""
-    found = Expander(stores, Exact(), only_named=True, lost=lost).expand(heads)
+    return list_lost(Expander(stores, Exact(), only_named=True, lost=lost).expand(heads))
+
+
+def list_lost(found: Expansion) -> list[Broken]:
+    """What cannot be read of an expansion of heads, named snapshots alone."""
     why = "a head needs it, and it is missing"
     missing = [Broken(owner, name, why) for name, owners in found.missing.items() for owner in sorted(owners)]
     return [*missing, *found.broken.values()]
 
 
-class _Versions:
+@dataclass
+class Versions:
     """The live versions that name one metadata file."""
 
-    def __init__(self) -> None:
-        self.owners: set[str] = set()
-        self.snapshots: set[int] = set()
-        self.is_table = self.is_whole = self.has_log = False
+    owners: set[str] = field(default_factory=set)
+    snapshots: set[int] = field(default_factory=set)
+    is_table: bool = False
+    is_whole: bool = False
+    has_log: bool = False
 
 
-def _group(wanted: Iterable[Wanted]) -> dict[str, _Versions]:
-    found: dict[str, _Versions] = {}
+def _group(wanted: Iterable[Wanted]) -> dict[str, Versions]:
+    found: dict[str, Versions] = {}
     for version in wanted:
-        row = found.setdefault(version.metadata_location, _Versions())
+        row = found.setdefault(version.metadata_location, Versions())
         row.owners.add(version.content_id)
         row.snapshots.add(version.snapshot_id)
         row.snapshots.update(version.others or ())

@@ -6,8 +6,9 @@ deleted are not deleted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.gc import identify as runs
 from nessie_ops.gc.bases import Bases, Blocked, Bounds, Known, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
+from nessie_ops.gc.engine import Engine
 from nessie_ops.gc.expand import Broken, Expander, Expansion, Wanted, find_lost
 from nessie_ops.gc.heads import Heads, list_wanted, look
 from nessie_ops.gc.identify import Context, from_micros
@@ -90,12 +92,14 @@ def max_modified_at(settings: SweepSettings, record: LiveSetRecord) -> int:
 class Hooks(NamedTuple):
     """What is done with what was found: `explain` before anything is deleted, `report` at the end.
 
-    Only bases in `shards` are listed; as long as others are left, nothing is deleted.
+    Only bases in `shards` are listed; as long as others are left, nothing is deleted.  `engine` expands and lists;
+    without one, threads of this process do.
     """
 
     explain: Callable[[Swept], None] = lambda swept: None
     report: Callable[[Swept], None] = lambda swept: None
     shards: Sequence[Shard] = WHOLE
+    engine: Engine | None = None
 
 
 def sweep(
@@ -119,7 +123,7 @@ def sweep(
     statuses = (runs.IDENTIFY_SUCCESS, runs.EXPIRY_IN_PROGRESS, runs.EXPIRY_FAILED)
     record = runs.take(sets, id, statuses, context)
     marks = fingerprint(settings, limit)
-    if record.figures != marks:
+    if record.figures != marks or hooks.engine:  # which knows what is live for what it lists itself
         sets.forget_candidates(record.number)
     started = record.expiry_started_at or context.now()
     running = {"status": runs.EXPIRY_IN_PROGRESS, "expiry_started_at": started, "figures": marks, "error": ""}
@@ -188,14 +192,14 @@ def _sweep(
         heartbeat.check()
     heads = _look(sets, record, source) if settings.expires_snapshots else None
     planned = rewritten.planned if settings.is_dry_run else {}
-    live, expansion = expand_live(sets, record, source, stores, settings, context, heads, planned)
+    live, expansion = expand_live(sets, record, source, stores, settings, context, heads, planned, hooks.engine)
     known = known_bases(sets, record, source, stores, settings, expansion, context)
     bases = choose_bases(stores, Bounds(stores, settings.allowed_locations), expansion, known)
     sets.add_bases(record.number, (BaseRecord(content, base) for base, of in bases.owners.items() for content in of))
     earlier = read_verdicts(sets, record.number)
     done = {verdict.base for verdict in earlier}
     judge = Judge(stores, live, Blocked(stores, expansion, known), Limits(limit, record.created_at))
-    finder = Sweep(stores, sets, record.number, judge, bases, listers=settings.listers, progress=context.progress)
+    finder = Sweep(stores, sets, record.number, judge, bases, settings.listers, context.progress, hooks.engine)
     heartbeat.check()
     todo = [base for base in bases.listed if base not in done]
     mine = [base for base in todo if any(shard.holds(base) for shard in hooks.shards)]
@@ -296,11 +300,17 @@ def expand_live(
     context: Context,
     heads: Heads | None = None,
     planned: Mapping[str, frozenset[int]] = {},
+    engine: Engine | None = None,
 ) -> tuple[LivePlaces, Expansion]:
-    """The live files of a live set; a Bloom filter that is too small is made anew, twice as large."""
+    """The live files of a live set, none if an engine has them; a filter that is too small is made anew, larger."""
     expected, is_exact = settings.expected_files, settings.is_exact
     if settings.expires_snapshots and heads is None:
         heads = _look(sets, record, source)
+    if engine:
+        wanted = _wanted(_marked(sets, record), heads, planned)
+        expansion = engine.expand(wanted, only_named=settings.only_named, progress=context.progress)
+        _break_heads(sets, record, source, expansion, engine.find_lost)
+        return Exact(), expansion
     while True:
         live: LivePlaces = (
             Exact(EXACT_FILES if is_exact is None else None)
@@ -314,18 +324,24 @@ def expand_live(
             expected = 2 * (expected if is_exact is False else max(expected, EXACT_FILES))
             is_exact = False
             continue
-        _break_heads(sets, record, source, stores, expander)
+        _break_heads(sets, record, source, expansion, partial(find_lost, stores))
         return live, expansion
 
 
-def _break_heads(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores, expander: Expander) -> None:
+def _break_heads(
+    sets: LiveSets,
+    record: LiveSetRecord,
+    source: Source,
+    expansion: Expansion,
+    find: Callable[[Iterable[Wanted], Collection[str]], list[Broken]],
+) -> None:
     """What is gone was collected by an earlier run, unless a head needs it: then its table is broken."""
-    if not expander.result.missing:
+    if not expansion.missing:
         return
     hashes = dict.fromkeys(reference.hash for reference in sets.list_references(record.number))
     heads = {put.version for hash in hashes for put in _visible(source, CommitHash(hash))}
-    for lost in find_lost(stores, (Wanted(*version) for version in heads), expander.result.missing):
-        expander.note(lost)
+    for lost in find((Wanted(*version) for version in heads), expansion.missing):
+        expansion.note(lost)
 
 
 def _visible(source: Source, hash: CommitHash) -> Iterator[Put]:

@@ -29,8 +29,13 @@ class Overfull(Exception):
     """More places were added than this kind of set is made for."""
 
 
+def digest_of(place: str) -> bytes:
+    """128 bits for a place: that two of 10⁹ have the same is a chance of 10⁻²¹, and would keep one of them."""
+    return hashlib.blake2b(place.encode(), digest_size=16).digest()
+
+
 class Exact:
-    """Digests of 128 bits: that two files of 10⁹ have the same is a chance of 10⁻²¹, and would keep one of them."""
+    """The digests of all places."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._digests: set[bytes] = set()
@@ -38,12 +43,12 @@ class Exact:
 
     def add(self, places: Iterable[str]) -> None:
         """Add places; Overfull once there are more than the limit."""
-        self._digests.update(hashlib.blake2b(place.encode(), digest_size=16).digest() for place in places)
+        self._digests.update(map(digest_of, places))
         if self._limit is not None and len(self._digests) > self._limit:
             raise Overfull
 
     def __contains__(self, place: str) -> bool:
-        return hashlib.blake2b(place.encode(), digest_size=16).digest() in self._digests
+        return digest_of(place) in self._digests
 
     def __len__(self) -> int:
         return len(self._digests)

@@ -20,9 +20,9 @@ from obstore.store import S3Store
 
 from nessie_ops.catalog.stores import ATTEMPTS, CONNECT_TIMEOUT_S, CONNECTIONS, READ_TIMEOUT_S, S3
 from nessie_ops.errors import BadRequest
-from nessie_ops.gc.places import place_of
+from nessie_ops.gc.places import NotAPlace, place_of
 from nessie_ops.gc.s3xml import hasten
-from nessie_ops.gc.storage import Deleted, ListedFile, StorageError
+from nessie_ops.gc.storage import Deleted, Folder, ListedFile, StorageError
 
 DELETE_BATCH = 1000  # keys of one request; S3 takes no more
 CREDENTIALS_LAST = timedelta(minutes=5)  # until botocore, which knows when they end, is asked again
@@ -74,25 +74,47 @@ class S3Files:
 
     def list_files(self, base: str) -> Iterator[ListedFile]:
         bucket, key = split(base)
-        prefix, token = key.rstrip("/") + "/" if key.strip("/") else "", ""
+        for page in self._pages(bucket, _prefix_of(key)):
+            yield from _files_of(bucket, page)
+
+    def list_level(self, base: str) -> Iterator[ListedFile | Folder]:
+        bucket, key = split(base)
+        for page in self._pages(bucket, _prefix_of(key), Delimiter="/"):
+            yield from _files_of(bucket, page)
+            for row in page.get("CommonPrefixes", ()):
+                yield from self._folder(bucket, row["Prefix"])
+
+    def _folder(self, bucket: str, prefix: str) -> Iterator[ListedFile | Folder]:
+        """A folder, or the files of one whose location `list_files` would take for another's."""
+        location = f"s3://{bucket}/{prefix.removesuffix('/')}"
+        try:
+            is_plain = _prefix_of(split(self.base(location))[1]) == prefix
+        except NotAPlace:
+            is_plain = False
+        if is_plain:
+            yield Folder(location)
+        else:
+            for page in self._pages(bucket, prefix):
+                yield from _files_of(bucket, page)
+
+    def _pages(self, bucket: str, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing; none of a bucket that is not there."""
+        place = f"s3://{bucket}/{prefix}"
         while True:
-            more = {"ContinuationToken": token} if token else {}
             self._count("list")
             try:
-                page = self._call("list_objects_v2", base, Bucket=bucket, Prefix=prefix, **more)
+                page = self._call("list_objects_v2", place, Bucket=bucket, Prefix=prefix, **more)
             except FileNotFoundError as error:
                 if isinstance(error.__cause__, ClientError) and _code(error.__cause__) == _NO_BUCKET:
                     return
-                raise StorageError(f"{base}: could not be listed: {_first_line(error)}") from error
-            for row in page.get("Contents", ()):
-                if not row["Key"].endswith("/"):  # else the marker of a folder
-                    changed = int(row["LastModified"].timestamp() * 1_000_000)
-                    yield ListedFile(f"s3://{bucket}/{row['Key']}", int(row["Size"]), changed)
+                raise StorageError(f"{place}: could not be listed: {_first_line(error)}") from error
+            yield page
             token = page.get("NextContinuationToken", "")
             if not page.get("IsTruncated"):
                 return
             if not token:
-                raise StorageError(f"{base}: the store lists a part, and does not say where the next one begins")
+                raise StorageError(f"{place}: the store lists a part, and does not say where the next one begins")
+            more["ContinuationToken"] = token
 
     def stat(self, location: str) -> ListedFile | None:
         bucket, key = split(location)
@@ -216,6 +238,18 @@ class S3Files:
             retry_config={"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=READ_TIMEOUT_S * ATTEMPTS)},
             **settings,
         )
+
+
+def _prefix_of(key: str) -> str:
+    """What the keys below a folder begin with."""
+    return key.rstrip("/") + "/" if key.strip("/") else ""
+
+
+def _files_of(bucket: str, page: dict[str, Any]) -> Iterator[ListedFile]:
+    for row in page.get("Contents", ()):
+        if not row["Key"].endswith("/"):  # else the marker of a folder
+            changed = int(row["LastModified"].timestamp() * 1_000_000)
+            yield ListedFile(f"s3://{bucket}/{row['Key']}", int(row["Size"]), changed)
 
 
 def split(location: str) -> tuple[str, str]:

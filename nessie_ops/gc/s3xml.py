@@ -85,6 +85,8 @@ def _skim_listing(body: bytes) -> dict[str, Any] | None:
     if start < 0 or end < start:
         return None
     rows = body[start:end]
+    if b"<CommonPrefixes" in rows:
+        return None
     rest = _read(body[:start] + body[end + len(_ROW_END) :], "ListBucketResult")
     keys, sizes, times = (pattern.findall(rows) for pattern in (_KEYS, _SIZES, _TIMES))
     if rest is None or rest["IsTruncated"] is None or rest["Contents"]:
@@ -107,6 +109,8 @@ def _read_listing(root: Element, namespace: str) -> dict[str, Any]:
         _row(decode(_text(row, key)), _text(row, size), _text(row, changed))
         for row in root.iter(namespace + "Contents")
     ]
+    prefixes = root.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")
+    found["CommonPrefixes"] = [{"Prefix": decode(row.text or "")} for row in prefixes]
     return found | {"Contents": rows, "IsTruncated": {"true": True, "false": False}.get(found["IsTruncated"])}
 
 

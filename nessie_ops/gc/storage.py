@@ -29,6 +29,12 @@ class ListedFile(NamedTuple):
     modified_at: int
 
 
+class Folder(NamedTuple):
+    """A folder as its store lists it, as `list_files` takes it."""
+
+    location: str
+
+
 class Deleted(NamedTuple):
     """How the deletion of a file ended: `deleted`, `gone` (it was not there any more), or `failed` with the reason."""
 
@@ -55,6 +61,9 @@ class Storage(Protocol):
 
     def list_files(self, base: str) -> Iterator[ListedFile]:
         """All files below a folder; none when it is not there.  StorageError."""
+
+    def list_level(self, base: str) -> Iterator[ListedFile | Folder]:
+        """The same files, but for those in folders that are given instead.  StorageError."""
 
     def stat(self, location: str) -> ListedFile | None:
         """A file as it is now; None when it is gone.  StorageError."""
@@ -91,20 +100,21 @@ class LocalFiles:
             raise StorageError(f"{location}: {error.strerror}") from error
 
     def list_files(self, base: str) -> Iterator[ListedFile]:
-        folders = [_path_of(base)]
-        while folders:
-            folder = folders.pop()
-            try:
-                with os.scandir(folder) as entries:
-                    for entry in entries:
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-                        elif entry.is_file(follow_symlinks=False):
-                            yield from _stat(entry)
-            except FileNotFoundError:
-                continue  # deleted meanwhile, or a base that nothing was ever written to
-            except OSError as error:
-                raise StorageError(f"{folder}: {error.strerror}") from error
+        return _descend(self, base)
+
+    def list_level(self, base: str) -> Iterator[ListedFile | Folder]:
+        folder = _path_of(base)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield Folder("file://" + entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield from _stat(entry)
+        except FileNotFoundError:
+            return  # deleted meanwhile, or a base that nothing was ever written to
+        except OSError as error:
+            raise StorageError(f"{folder}: {error.strerror}") from error
 
     def stat(self, location: str) -> ListedFile | None:
         try:
@@ -137,6 +147,17 @@ def _stat(entry: os.DirEntry[str]) -> Iterator[ListedFile]:
     except FileNotFoundError:
         return
     yield ListedFile("file://" + entry.path, found.st_size, found.st_mtime_ns // 1000)
+
+
+def _descend(storage: Storage, base: str) -> Iterator[ListedFile]:
+    """The files of all levels below a folder."""
+    folders = [base]
+    while folders:
+        for found in storage.list_level(folders.pop()):
+            if isinstance(found, Folder):
+                folders.append(found.location)
+            else:
+                yield found
 
 
 def _path_of(location: str) -> str:
@@ -181,27 +202,28 @@ class OtherFiles:
             raise _failed(location, error) from error
 
     def list_files(self, base: str) -> Iterator[ListedFile]:
+        return _descend(self, base)
+
+    def list_level(self, base: str) -> Iterator[ListedFile | Folder]:
         fs, root = self._open(base)
         below = root.rstrip("/") + "/"
-        folders = [root]
-        while folders:
-            try:
-                rows = fs.ls(folders.pop(), detail=True, refresh=True)
-            except FileNotFoundError:
-                continue
-            except Exception as error:
-                raise _failed(base, error) from error
-            for row in rows:
-                name = str(row["name"])
-                if not name.startswith(below):
-                    if row["type"] == "directory" and name.rstrip("/") + "/" == below:
-                        continue  # the folder itself
-                    raise StorageError(f"{base}: the file system lists {name[:200]}, which is not below {below}")
-                if row["type"] == "directory":
-                    folders.append(name)
-                elif row["type"] == "file" and not name.endswith("/"):
-                    location = f"{base.rstrip('/')}/{name[len(below) :]}"
-                    yield ListedFile(location, int(row["size"] or 0), _modified(row))
+        try:
+            rows = fs.ls(root, detail=True, refresh=True)
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise _failed(base, error) from error
+        for row in rows:
+            name = str(row["name"])
+            if not name.startswith(below):
+                if row["type"] == "directory" and name.rstrip("/") + "/" == below:
+                    continue  # the folder itself
+                raise StorageError(f"{base}: the file system lists {name[:200]}, which is not below {below}")
+            location = f"{base.rstrip('/')}/{name[len(below) :]}"
+            if row["type"] == "directory":
+                yield Folder(location.rstrip("/"))
+            elif row["type"] == "file" and not name.endswith("/"):
+                yield ListedFile(location, int(row["size"] or 0), _modified(row))
 
     def stat(self, location: str) -> ListedFile | None:
         fs, path = self._open(location)

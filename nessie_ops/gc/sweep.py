@@ -17,8 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from nessie_ops.gc.bases import Bases, Blocked
+from nessie_ops.gc.engine import Engine
 from nessie_ops.gc.live import LivePlaces
-from nessie_ops.gc.places import NotAPlace, is_within, list_folders
+from nessie_ops.gc.places import NotAPlace, list_folders
 from nessie_ops.gc.recorder import Recorder
 from nessie_ops.gc.storage import ListedFile, StorageError, Stores
 from nessie_ops.store.livesets import FileRecord, ListingRecord, LiveSets
@@ -79,7 +80,7 @@ class Judge:
     """Decides what is to become of a file."""
 
     def __init__(self, stores: Stores, live: LivePlaces, blocked: Blocked, limits: Limits) -> None:
-        self._stores, self._live, self._blocked, self._limits = stores, live, blocked, limits
+        self._stores, self._live, self.blocked, self.limits = stores, live, blocked, limits
 
     def judge(self, file: ListedFile) -> str:
         """`live`, `unclear`, `broken`, `young` or `dead`."""
@@ -89,19 +90,21 @@ class Judge:
         except (NotAPlace, UnicodeEncodeError):
             # A name with dots as elements, which readers may take for another place, or one that is no text.
             return "unclear"
-        if place in self._live:
-            return "live"
-        if self._blocked.holds(place):
+        return "live" if place in self._live else self.judge_dead(place, file)
+
+    def judge_dead(self, place: str, file: ListedFile) -> str:
+        """The same for a file that is at `place` and not live."""
+        if self.blocked.holds(place):
             return "broken"
-        return "young" if file.modified_at > self._limits.max_modified_at else "dead"
+        return "young" if file.modified_at > self.limits.max_modified_at else "dead"
 
     def judge_again(self, location: str) -> str:
         """`dead` for a recorded candidate unless it is `live` or `broken` by what is known now."""
-        return self.judge(ListedFile(location, 0, self._limits.max_modified_at))
+        return self.judge(ListedFile(location, 0, self.limits.max_modified_at))
 
     def age_of(self, file: ListedFile) -> int:
         """The number of `AGES` that the file is not younger than."""
-        return bisect(AGES, (self._limits.marked_at - file.modified_at) / _DAY)
+        return bisect(AGES, (self.limits.marked_at - file.modified_at) / _DAY)
 
 
 class Sweep:
@@ -114,18 +117,20 @@ class Sweep:
         number: int,
         judge: Judge,
         bases: Bases,
-        *,
         listers: int = LISTERS,
         progress: Callable[[str, int], None] = lambda step, count: None,
+        engine: Engine | None = None,
     ) -> None:
         self._stores, self._sets, self._number, self._judge = stores, sets, number, judge
-        self._folders = {base: Folders(base, bases.owners) for base in bases.listed}
-        self._listers = listers
+        self._folders = {base: Folders(base, inner) for base, inner in group_folders(bases).items()}
+        self._bases, self._listers, self._engine = bases, listers, engine
         self._progress = progress
         self._listed = count()
 
     def find(self, bases: Sequence[str]) -> list[Verdict]:
         """List `bases`, which must not overlap, and record the candidates below them."""
+        if self._engine:
+            return self._engine.find(self._sets, self._number, self._judge, self._bases, bases, self._progress)
         with (
             Recorder(self._record) as recorder,
             ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool,
@@ -167,16 +172,26 @@ class Sweep:
                 verdict.add(folder, age, fate, files, size_bytes)
 
 
-class Folders:
-    """The folders of contents that lie in a base, the base among them."""
+def group_folders(bases: Bases) -> dict[str, list[str]]:
+    """By base that is listed: the folders of contents in it, but not the base itself, sorted."""
+    found: dict[str, list[str]] = {base: [] for base in bases.listed}
+    for folder in sorted(bases.owners.keys() - found.keys()):
+        base = next((above for above in list_folders(folder) if above in found), None)
+        if base is not None:
+            found[base].append(folder)
+    return found
 
-    def __init__(self, base: str, folders: Iterable[str]) -> None:
+
+class Folders:
+    """The folders of contents that lie in a base."""
+
+    def __init__(self, base: str, inner: Iterable[str]) -> None:
         self._base = base
-        self._known = {folder for folder in folders if is_within(folder, base)}
+        self._known = set(inner)
 
     def of(self, location: str) -> str:
-        """The innermost folder of a content that holds the file."""
-        if len(self._known) <= 1:
+        """The innermost folder of a content that holds the file, if there is none the base."""
+        if not self._known:
             return self._base
         return next((folder for folder in list_folders(location) if folder in self._known), self._base)
 

@@ -41,7 +41,7 @@ def verify(sets: LiveSets, record: LiveSetRecord, source: Source, stores: Stores
     found = expander.expand(Wanted(*version) for version in heads)
     if found.missing:
         for lost in find_lost(stores, (Wanted(*version) for version in heads), found.missing):
-            expander.note(lost)
+            found.note(lost)
     blocked = Blocked(stores, found, known_of(sets, record))
     count = 0
     alive, unsure = [], []

@@ -44,6 +44,18 @@ def cluster_settings(*jars: Path) -> dict[str, str]:
     return {"spark.driver.extraClassPath": ":".join(names), "spark.jars": ",".join(names), **_common_settings()}
 
 
+def plain_settings(*, is_local: bool) -> dict[str, str]:
+    """Spark settings of a driver without tables, for work that is long enough for Java's usual compilers."""
+    settings = {"spark.ui.enabled": "false", "spark.sql.catalogImplementation": "in-memory"}
+    if is_local:
+        settings |= {
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.host": _LOOPBACK,
+            "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"',
+        }
+    return settings
+
+
 def _common_settings() -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from nessie_ops.gc.s3 import Access, S3Files
 from nessie_ops.store.livesets import LiveSets
+from resources.spark import EnvironmentSpark
 from tests.buckets import Buckets
 from tests.gc.lake import Lake
 from tests.gc.lakes import LocalLake, S3Lake
+
+
+@pytest.fixture(scope="session")
+def spark(environment: None) -> SparkSession:
+    """The one Spark of the session."""
+    return EnvironmentSpark().spark_session
 
 
 @pytest.fixture

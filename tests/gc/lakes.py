@@ -10,7 +10,8 @@ from typing import Any
 from nessie_ops.gc import expire, identify
 from nessie_ops.gc.bases import Bounds, choose_bases
 from nessie_ops.gc.deletion import Deletion, Outcome
-from nessie_ops.gc.expire import SweepSettings, Swept
+from nessie_ops.gc.engine import Engine
+from nessie_ops.gc.expire import Hooks, SweepSettings, Swept
 from nessie_ops.gc.identify import Context, MarkSettings
 from nessie_ops.gc.policies import Policies
 from nessie_ops.gc.source import Catalog, Source
@@ -89,8 +90,10 @@ class Collection:
         source: Source | None = None,
         id: str = "id",
         owner: str = "me",
+        engine: Engine | None = None,
     ) -> None:
         self.lake, self.sets, self.id = lake, sets, id
+        self.hooks = Hooks(engine=engine)
         self.stores = stores or Stores()
         self.source = source or Catalog(lake.versions)
         self.context = Context(lambda: lake.now, owner, lambda step, count: None)
@@ -103,7 +106,7 @@ class Collection:
 
     def sweep(self, **settings: Any) -> Swept:
         given = SweepSettings(**{"grace": timedelta(0), "is_forced": True} | settings)
-        return expire.sweep(self.sets, self.id, self.source, self.stores, given, self.context)
+        return expire.sweep(self.sets, self.id, self.source, self.stores, given, self.context, self.hooks)
 
     def sweep_all(self, policy: str = "1", **settings: Any) -> Swept:
         """Mark and sweep, whatever comes of it."""

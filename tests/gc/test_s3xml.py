@@ -30,7 +30,11 @@ def test_a_listing(namespace: str) -> None:
         ("a b c/%3A", 3, "2026-01-01T00:00:00+00:00")
     ]
     assert (found["IsTruncated"], found["NextContinuationToken"]) == (True, "t")
+    assert found["CommonPrefixes"] == []
     assert rest == b"<ListBucketResult/>"
+    folders = "<CommonPrefixes><Prefix>a%20b/</Prefix></CommonPrefixes>"
+    level, _ = read("ListObjectsV2", f"<ListBucketResult {namespace}>{encoded}{folders}</ListBucketResult>")
+    assert level["CommonPrefixes"] == [{"Prefix": "a b/"}]
     plain, _ = read("ListObjectsV2", f"<ListBucketResult {namespace}>{ROW.format('a+b%20')}</ListBucketResult>")
     assert [row["Key"] for row in plain["Contents"]] == ["a+b%20"]
 

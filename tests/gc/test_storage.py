@@ -17,7 +17,7 @@ from fsspec.registry import _registry
 from nessie_ops.catalog.stores import S3
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.s3 import Access, S3Files
-from nessie_ops.gc.storage import LocalFiles, OtherFiles, Storage, StorageError, Stores
+from nessie_ops.gc.storage import Folder, ListedFile, LocalFiles, OtherFiles, Storage, StorageError, Stores
 from nessie_ops.store.livesets import LiveSets
 from tests.buckets import moto
 from tests.gc.lake import Lake, State
@@ -33,6 +33,7 @@ def check(files: Storage, base: str) -> None:
     assert [(file.location.removeprefix(files.base(base) + "/"), file.size_bytes) for file in found] == sorted(
         (name, len(name.encode())) for name in NAMES
     )
+    assert sorted(walk(files, files.base(base))) == found
     assert all(1_700_000_000_000_000 < file.modified_at < 4_000_000_000_000_000 for file in found)
     for file in found:
         name = file.location.removeprefix(files.base(base) + "/")
@@ -46,6 +47,15 @@ def check(files: Storage, base: str) -> None:
     assert list(files.list_files(files.base(base))) == []
     with pytest.raises(FileNotFoundError):
         files.read(found[0].location)
+
+
+def walk(files: Storage, folder: str) -> Iterator[ListedFile]:
+    """All files, one folder at a time."""
+    for entry in files.list_level(folder):
+        if isinstance(entry, Folder):
+            yield from walk(files, entry.location)
+        else:
+            yield entry
 
 
 def write(folder: Path) -> None:
@@ -110,6 +120,7 @@ def test_keys_of_s3_with_empty_elements() -> None:
             buckets.client().put_object(Bucket=name, Key=key, Body=key.encode())
         listed = [file.location for file in s3.list_files(f"{bucket}/t")]
         assert listed == [f"{bucket}/t//x", f"{bucket}/t/a/../x", f"{bucket}/t/x"]
+        assert [file.location for file in walk(s3, f"{bucket}/t")] == [listed[2], *listed[:2]]
         assert s3.read(f"{bucket}/t//x") == b"t//x"
         assert s3.physical(f"{bucket}/t//x") == s3.physical(f"s3n://{name}/t/x")
         with pytest.raises(NotAPlace):

@@ -137,6 +137,17 @@ class Sweeping(NamedTuple):
     ] = ""
 
 
+class Engines(NamedTuple):
+    """Where live files are found and folders listed."""
+
+    engine: Annotated[str, option("--engine", help="local, or spark for catalogs that outgrow one machine.")] = "local"
+    spark_master: Annotated[
+        str,
+        option("--spark-master", help="Default: NESSIE_OPS_SPARK_MASTER, SPARK_REMOTE, spark-defaults.conf, local[*]."),
+    ] = ""
+    spark_conf: Annotated[Texts, option("--spark-conf", help="spark.NAME=VALUE; may be repeated.")] = None
+
+
 class Files(NamedTuple):
     """How files are reached."""
 

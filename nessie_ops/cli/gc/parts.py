@@ -271,16 +271,19 @@ def open_tables(opened: Opened, warehouse: str) -> IcebergCatalog | None:
 # -- files and the run ------------------------------------------------------------------------
 
 
+def file_properties(files: Files, opened: Opened) -> dict[str, str]:
+    """What -I says of stores, and else a plain catalog's own properties."""
+    return {**opened.files, **split_pairs(files.iceberg, "--iceberg")}
+
+
 def open_files(files: Files, opened: Opened) -> Stores:
-    """The stores that -I reaches, or else a plain catalog's own properties."""
-    given = split_pairs(files.iceberg, "--iceberg")
-    for name in list_unknown(given):
+    """The stores that these properties reach."""
+    for name in list_unknown(split_pairs(files.iceberg, "--iceberg")):
         warn(f"the Iceberg property {name} has no meaning here")
-    properties = {**opened.files, **given}
     if files.hadoop:
         warn("Hadoop is not used: --hadoop has no meaning here; give -I instead")
     with usage():
-        return open_stores(properties)
+        return open_stores(file_properties(files, opened))
 
 
 def make_context() -> Context:

@@ -8,11 +8,13 @@ from typing import Any
 import typer
 
 from nessie_ops.cli.gc import marking as marks
+from nessie_ops.cli.gc.engines import OpenEngine, choose_engine
 from nessie_ops.cli.gc.groups import command
-from nessie_ops.cli.gc.options import AsJson, Chosen, Database, Files, Marking, Origin, Sweeping, TimeZone
+from nessie_ops.cli.gc.options import AsJson, Chosen, Database, Engines, Files, Marking, Origin, Sweeping, TimeZone
 from nessie_ops.cli.gc.parts import (
     Opened,
     choose,
+    file_properties,
     make_context,
     open_files,
     open_sets,
@@ -42,6 +44,7 @@ from nessie_ops.store.livesets import LiveSetRecord, LiveSets
 def sweep(
     chosen: Chosen,
     sweeping: Sweeping,
+    engines: Engines,
     files: Files,
     origin: Origin,
     database: Database,
@@ -55,9 +58,10 @@ def sweep(
     """
     parse_zone(time_zone)
     _check_origin(origin, sweeping)
+    open_engine = choose_engine(engines, sweeping)
     id, context = choose(chosen), make_context()
     with open_sets(database) as sets:
-        failed = _sweep(sets, id, origin, sweeping, files, context, as_json)
+        failed = _sweep(sets, id, origin, sweeping, files, open_engine, context, as_json)
     raise typer.Exit(int(failed))
 
 
@@ -65,6 +69,7 @@ def sweep(
 def gc(
     marking: Marking,
     sweeping: Sweeping,
+    engines: Engines,
     files: Files,
     origin: Origin,
     database: Database,
@@ -76,6 +81,7 @@ def gc(
     if database.inmemory and sweeping.defer_deletes:
         raise typer.BadParameter("--defer-deletes: has to be recorded, so it does not go with --inmemory.")
     _check_origin(origin, sweeping)
+    open_engine = choose_engine(engines, sweeping)
     context = make_context()
     _check_grace(read_settings(sweeping, None), LiveSetRecord(0, "", "", context.now()))
     report_folder(sweeping.report_dir)
@@ -83,7 +89,7 @@ def gc(
         record = marks.mark_or_resume(sets, origin, marking, context, forgets_old=not sweeping.dry_run)
         if not as_json:
             typer.secho(marks.describe(record), bold=True, fg="green")
-        failed = _sweep(sets, record.id, origin, sweeping, files, context, as_json)
+        failed = _sweep(sets, record.id, origin, sweeping, files, open_engine, context, as_json)
     raise typer.Exit(int(failed))
 
 
@@ -108,16 +114,20 @@ def _sweep(
     origin: Origin,
     sweeping: Sweeping,
     files: Files,
+    open_engine: OpenEngine,
     context: Context,
     as_json: bool,
 ) -> bool:
     """Sweep and tell; whether something went wrong."""
     live_set = runs.get_live_set(sets, id)
-    with open_source(origin, runs.get_settings(live_set).source) as opened:
+    with (
+        open_source(origin, runs.get_settings(live_set).source) as opened,
+        open_engine(file_properties(files, opened)) as engine,
+    ):
         run = _Run(sets, opened, open_files(files, opened), sweeping, context)
         _check_grace(run.settings, live_set)
         tables = open_tables(opened, sweeping.warehouse) if sweeping.expire_snapshots else None
-        hooks = Hooks(run.explain, run.report)
+        hooks = Hooks(run.explain, run.report, engine=engine)
         swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, hooks, tables)
     assert run.found and run.written
     failures = run.found.states.get("failed", Tally()).files
