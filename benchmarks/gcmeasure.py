@@ -17,7 +17,7 @@ import msgspec
 
 from benchmarks.gclake import LIST, MANIFEST, avro, entry, manifest_row
 from nessie_ops.catalog.stores import S3
-from nessie_ops.gc import expire, identify
+from nessie_ops.gc import expire, identify, report
 from nessie_ops.gc.identify import Context, MarkSettings
 from nessie_ops.gc.live import Bloom, Exact, LivePlaces
 from nessie_ops.gc.policies import Policies
@@ -110,7 +110,8 @@ def collect(versions: VersionStore, stores: Stores, sets_path: str, cutoff: str)
     record = identify.identify(sets, source, "id", context)
     fetched, mark = source.fetched, time.perf_counter() - start
     settings = expire.SweepSettings(only_named=cutoff != "NONE", is_forced=True)
-    swept = expire.sweep(sets, "id", source, stores, settings, context)
+    hooks = expire.Hooks(report=lambda swept: write_report(sets, swept, Path(sets_path).parent / "reports"))
+    swept = expire.sweep(sets, "id", source, stores, settings, context, hooks)
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     assert swept.outcome is not None and not swept.stopped and not swept.expansion.broken
     commits = sum(reference.commits for reference in sets.list_references(record.number))
@@ -127,6 +128,12 @@ def collect(versions: VersionStore, stores: Stores, sets_path: str, cutoff: str)
         "files": dict(swept.outcome.files),
         "freed": swept.outcome.freed_bytes,
     }
+
+
+def write_report(sets: LiveSets, swept: expire.Swept, folder: Path) -> None:
+    """The report that every sweep writes."""
+    found = report.of_sweep(sets, swept, "sweep", {}, "", "")
+    report.write(found, sets, swept.record.number, folder, swept.record.id)
 
 
 def list_reachable(versions: VersionStore, cutoff: str) -> set[str]:

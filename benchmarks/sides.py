@@ -141,27 +141,31 @@ def ours(
 @contextmanager
 def peer(jar: Path, store: str, folder: Path, more: Mapping[str, str] = NOTHING) -> Iterator[Side]:
     """A Nessie server over an empty PostgreSQL database, with more settings."""
-    folder.mkdir()
-    parts, port, management = make_url(store), free_port(), free_port()
-    source = "quarkus.datasource.postgresql"
+    parts, source = make_url(store), "quarkus.datasource.postgresql"
     settings = {
-        "quarkus.http.port": port,
-        "quarkus.http.host": "127.0.0.1",
-        "quarkus.management.port": management,
         "nessie.version.store.type": "JDBC2",
         "nessie.version.store.persist.jdbc.datasource": "postgresql",
         f"{source}.jdbc.url": f"jdbc:postgresql://{parts.host}:{parts.port}/{parts.database}",
-        f"{source}.username": parts.username,
+        f"{source}.username": parts.username or "",
         f"{source}.password": parts.password or "none",
-        **more,
     }
-    options = [f"-D{name}={value}" for name, value in settings.items()]
+    with running_peer(jar, folder, {**settings, **more}) as (url, pid):
+        yield Side("peer", url, store, pid)
+
+
+@contextmanager
+def running_peer(jar: Path, folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """A Nessie server with these settings: its URL and process id."""
+    folder.mkdir()
+    port, management = free_port(), free_port()
+    where = {"quarkus.http.port": port, "quarkus.http.host": "127.0.0.1", "quarkus.management.port": management}
+    options = [f"-D{name}={value}" for name, value in {**where, **settings}.items()]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([str(JAVA), *options, "-jar", str(jar)], stdout=log, stderr=log, cwd=folder)
     try:
         url = f"http://127.0.0.1:{port}"
         wait_for(f"{url}/api/v2/config", process, folder / "log")
-        yield Side("peer", url, store, process.pid)
+        yield url, process.pid
     finally:
         end(process)
 

@@ -45,6 +45,13 @@ def kept_answers(served: Served) -> bytes:
 
 
 @pytest.fixture(scope="module")
+def buckets(environment: None) -> Iterator[Buckets]:
+    """moto, whatever S3 the other tests use: it has an STS."""
+    with moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def vending(buckets: Buckets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Served(tmp_path_factory.mktemp("vending"), **settings(buckets, NESSIE_OPS_S3_ROLE_ARN=ROLE)) as server:
         yield server
