@@ -17,13 +17,14 @@ from functools import partial
 from typing import NamedTuple
 
 from nessie_ops.catalog.livefiles import NAMES_OTHERS, DamagedFile, FileKind, LiveFile, expand
+from nessie_ops.gc.ahead import map_ahead
 from nessie_ops.gc.live import Exact, LivePlaces
 from nessie_ops.gc.metadata import Described, describe
 from nessie_ops.gc.places import NotAPlace
 from nessie_ops.gc.storage import StorageError, Stores
 
 READERS = 16  # objects read at a time
-_AHEAD = 8  # times as many are asked for before the first has been worked on
+_TELL = 100  # objects between two looks at whether progress is to be told
 Owners = frozenset[str]
 
 
@@ -176,13 +177,14 @@ class Expander:
         def read(location: str) -> tuple[int, Described | list[LiveFile] | Exception]:
             return read_object(self._stores, kind, location, self._lost)
 
-        for start in range(0, len(locations), self._readers * _AHEAD):
-            part = locations[start : start + self._readers * _AHEAD]
-            for location, (size, outcome) in zip(part, pool.map(read, part)):
-                self.result.reads[kind] = self.result.reads.get(kind, 0) + 1
-                self.result.read_bytes += size
-                yield location, outcome
-            self._progress(f"{kind} files read", self.result.reads.get(kind, 0))
+        for location, (size, outcome) in map_ahead(pool, self._readers, read, locations):
+            count = self.result.reads[kind] = self.result.reads.get(kind, 0) + 1
+            self.result.read_bytes += size
+            if count % _TELL == 0:
+                self._progress(f"{kind} files read", count)
+            yield location, outcome
+        if locations:
+            self._progress(f"{kind} files read", self.result.reads[kind])
 
     def _add(self, files: Iterable[LiveFile], owners: Owners) -> None:
         self._live.add(self._places((file.location for file in files), owners))
