@@ -5,6 +5,7 @@ Its files are in fsspec's memory file system; the catalog is a version store in 
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from dataclasses import dataclass, field
@@ -63,13 +64,13 @@ class Snapshot:
     """A snapshot: its manifest list, manifests by location with the files that they hold, and its statistics."""
 
     id: int
-    list_location: str
+    list_location: str  # empty where the metadata names the manifests itself
     manifests: dict[str, tuple[str, ...]]
     statistics: tuple[str, ...] = ()
 
     @property
     def files(self) -> set[str]:
-        return {self.list_location, *self.manifests, *self.statistics}.union(*self.manifests.values())
+        return {self.list_location, *self.manifests, *self.statistics}.union(*self.manifests.values()) - {""}
 
 
 @dataclass
@@ -84,7 +85,12 @@ class State:
 
 @dataclass
 class Lake:
-    """`needs` has, for each metadata file, the state that it describes."""
+    """`needs` has, for each metadata file, the state that it describes.
+
+    One that `is_varied` has compressed metadata, manifests that metadata names itself, and statistics of partitions.
+    """
+
+    is_varied = False
 
     now: datetime = START
     needs: dict[str, State] = field(default_factory=dict)
@@ -144,16 +150,20 @@ class Lake:
     def _manifest(
         self, state: State, files: tuple[str, ...], removed: tuple[str, ...] = ()
     ) -> dict[str, tuple[str, ...]]:
-        rows = [{"status": n % 2, "data_file": _data(file, n % 3 == 2)} for n, file in enumerate(files)]
-        rows += [{"status": 2, "data_file": _data(file, False)} for file in removed]
+        rows = [{"status": n % 2, "data_file": _data(file, n % 3)} for n, file in enumerate(files)]
+        rows += [{"status": 2, "data_file": _data(file, 0)} for file in removed]
         location = f"{state.location}/metadata/m{next(self.ids)}.avro"
         return {self.write(location, avro(_MANIFEST, rows)): files}
 
     def _with_snapshot(self, state: State, manifests: dict[str, tuple[str, ...]], statistics: bool) -> State:
         number = next(self.ids)
         location = f"{state.location}/metadata/snap-{number}.avro"
-        self.write(location, avro(_LIST, [{"manifest_path": name, "manifest_length": 1} for name in manifests]))
-        puffins = (self.write(f"{state.location}/metadata/{number}.stats"),) if statistics else ()
+        if self.is_varied and number % 5 == 0:
+            location = ""
+        else:
+            self.write(location, avro(_LIST, [{"manifest_path": name, "manifest_length": 1} for name in manifests]))
+        kinds = (".stats", ".pstats") if self.is_varied else (".stats",)
+        puffins = tuple(self.write(f"{state.location}/metadata/{number}{kind}") for kind in kinds if statistics)
         snapshot = Snapshot(number, location, manifests, puffins)
         return State(state.location, True, (*state.snapshots, snapshot), state.log)
 
@@ -163,10 +173,11 @@ class Lake:
         """The location of a new metadata file."""
         log = (*state.log, previous)[-2:] if previous and state.is_table else ()
         number = next(self.ids)
-        location = f"{state.location}/metadata/{number}.metadata.json"
+        packs = self.is_varied and number % 3 == 0
+        location = f"{state.location}/metadata/{number}{'.gz' if packs else ''}.metadata.json"
         saved = State(state.location, state.is_table, state.snapshots, log)
         self.needs[location] = saved
-        return self.write(location, _metadata(saved))
+        return self.write(location, gzip.compress(_metadata(saved)) if packs else _metadata(saved))
 
     def put(self, branch: str, key: str, state: State, *, same_content: bool = True) -> None:
         """Commit a state of a table or view, an hour later; otherwise than `same_content`, as a new one."""
@@ -194,23 +205,34 @@ class Lake:
         self.versions.commit(branch, head, NewCommit(message="m", committer="c"), operations)
 
 
-def _data(location: str, is_delete: bool) -> dict[str, Any]:
-    return {"content": int(is_delete), "file_path": location, "file_size_in_bytes": 1}
+def _data(location: str, content: int) -> dict[str, Any]:
+    return {"content": content, "file_path": location, "file_size_in_bytes": 1}
 
 
 def _metadata(state: State) -> bytes:
     if not state.is_table:
         return json.dumps({"format-version": 1, "location": state.location, "versions": []}).encode()
-    snapshots = [{"snapshot-id": each.id, "manifest-list": each.list_location} for each in state.snapshots]
-    statistics = [
-        {"snapshot-id": each.id, "statistics-path": path} for each in state.snapshots for path in each.statistics
+    snapshots = [
+        {"snapshot-id": each.id}
+        | ({"manifest-list": each.list_location} if each.list_location else {"manifests": list(each.manifests)})
+        for each in state.snapshots
     ]
+    statistics = {
+        kind: [
+            {"snapshot-id": each.id, "statistics-path": path}
+            for each in state.snapshots
+            for path in each.statistics
+            if path.endswith(kind)
+        ]
+        for kind in (".stats", ".pstats")
+    }
     found = {
         "format-version": 2,
         "location": state.location,
         "current-snapshot-id": state.snapshots[-1].id if state.snapshots else -1,
         "snapshots": snapshots,
-        "statistics": statistics,
+        "statistics": statistics[".stats"],
+        "partition-statistics": statistics[".pstats"],
         "metadata-log": [{"metadata-file": name, "timestamp-ms": 1} for name in state.log],
     }
     return json.dumps(found).encode()
