@@ -114,6 +114,11 @@ class Marker:
                 live += self._show(last, reference)
         return Marked(live, commits, last)
 
+    def before(self, at: CommitHash, since: datetime) -> CommitHash | None:
+        """The parent of a commit of an earlier walk, if the commit was made at `since` or later."""
+        found = self._known.get(at)
+        return found.parent if found and found.time >= since and found.parent != NO_ANCESTOR else None
+
     def rest(self, at: CommitHash) -> Iterator[Commit]:
         """Commits on the line from `at` that no walk found live, each once over all calls."""
         for commit in self._line(at):

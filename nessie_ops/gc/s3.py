@@ -6,6 +6,7 @@ botocore, which also lists (1,000 keys a request) and deletes (1,000 keys a requ
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from nessie_ops.gc.storage import Deleted, Folder, ListedFile, StorageError
 
 DELETE_BATCH = 1000  # keys of one request; S3 takes no more
 CREDENTIALS_LAST = timedelta(minutes=5)  # until botocore, which knows when they end, is asked again
+_NO_XML = re.compile("[\x00-\x1f\ufffe\uffff]")
 _NO_KEY, _NO_BUCKET = "NoSuchKey", "NoSuchBucket"
 _GONE = {_NO_KEY, _NO_BUCKET, "404", "NotFound"}
 
@@ -144,15 +146,17 @@ class S3Files:
 
     def delete(self, locations: Sequence[str]) -> list[Deleted]:
         by_bucket: dict[str, list[str]] = {}
+        done = []
         for location in locations:
             bucket, key = split(location)
-            by_bucket.setdefault(bucket, []).append(key)
-        return [
-            deleted
-            for bucket, keys in by_bucket.items()
-            for start in range(0, len(keys), DELETE_BATCH)
-            for deleted in self._delete(bucket, keys[start : start + DELETE_BATCH])
-        ]
+            if _NO_XML.search(key):  # which would make the request for all of them unreadable
+                done.append(self._delete_one(bucket, key))
+            else:
+                by_bucket.setdefault(bucket, []).append(key)
+        for bucket, keys in by_bucket.items():
+            for start in range(0, len(keys), DELETE_BATCH):
+                done += self._delete(bucket, keys[start : start + DELETE_BATCH])
+        return done
 
     def _delete(self, bucket: str, keys: Sequence[str]) -> Iterator[Deleted]:
         self._count("delete")
@@ -163,8 +167,22 @@ class S3Files:
         except (StorageError, FileNotFoundError) as error:
             failed = dict.fromkeys(keys, str(error)[:500])
         for key in keys:
-            state = "failed" if key in failed else "deleted"  # S3 does not tell what was gone before
-            yield Deleted(f"s3://{bucket}/{key}", state, failed.get(key, ""))
+            why = failed.get(key, "")
+            if why.startswith(_NO_KEY):
+                yield Deleted(f"s3://{bucket}/{key}", "gone")
+            else:  # most stores do not tell what was gone before
+                yield Deleted(f"s3://{bucket}/{key}", "failed" if why else "deleted", why)
+
+    def _delete_one(self, bucket: str, key: str) -> Deleted:
+        location = f"s3://{bucket}/{key}"
+        self._count("delete")
+        try:
+            self._call("delete_object", location, Bucket=bucket, Key=key)
+        except FileNotFoundError:
+            return Deleted(location, "gone")
+        except StorageError as error:
+            return Deleted(location, "failed", str(error)[:500])
+        return Deleted(location, "deleted")
 
     def _count(self, kind: str) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import fsspec
 
-from nessie_ops.gc.places import place_of
+from nessie_ops.gc.places import NotAPlace, place_of
 
 _HOSTS = {"hdfs", "webhdfs", "viewfs"}  # schemes with a host in front of the path: one cluster has several names
 MAX_METADATA_BYTES = 1 << 30  # of a metadata file, list or manifest; ordinary ones have 8 MB
@@ -161,6 +161,8 @@ def _descend(storage: Storage, base: str) -> Iterator[ListedFile]:
 
 
 def _path_of(location: str) -> str:
+    if "\0" in location:
+        raise NotAPlace("a location has a zero byte, which no name of a file has")
     return place_of(location).removeprefix("file://") or "/"
 
 

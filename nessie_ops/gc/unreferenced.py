@@ -47,9 +47,15 @@ def find_unreferenced(
     recent = Marker(source)
     roots = [Pinned(reference.name, reference.hash, held_since) for reference in pinned]
     roots += [Pinned("", move.hash, held_since) for move in past if move.until >= held_since]
+    looked: set[CommitHash] = set()
     for root in roots:
         try:
-            kept.update(live.put.version.content_id for live in recent.mark(root).live)
+            marked = recent.mark(root)
+            kept.update(live.put.version.content_id for live in marked.live)
+            if (before := recent.before(marked.last, held_since)) and before not in looked:
+                # What the oldest of these commits dropped was held until then.
+                looked.add(before)
+                kept.update(put.version.content_id for put in source.visible(before))
         except ReferenceNotFound:
             continue  # purged: what is not there any more holds nothing
     found: dict[str, Dropped] = {}

@@ -252,6 +252,32 @@ def test_a_local_name_that_is_no_text(local: LocalLake, sets: LiveSets) -> None:
     assert odd.exists()
 
 
+def test_a_location_with_a_zero_byte_breaks_its_table_alone(local: LocalLake, sets: LiveSets) -> None:
+    put(local, "a", "a")
+    put(local, "b", "b")
+    rewrite(local, "a", {"metadata-log": [{"metadata-file": f"{local.root}/a/\0"}]})
+    junk = local.write(f"{local.root}/b/data/junk")
+    before = set(local.list_files())
+    swept = Collection(local, sets).sweep_all()
+    assert [row.why for row in swept.expansion.broken.values()] == [
+        "NotAPlace: a location has a zero byte, which no name of a file has"
+    ]
+    assert before - set(local.list_files()) == {junk}
+
+
+def test_s3_keys_that_no_request_for_many_can_hold(s3: S3Files, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They made the deletion of all others fail.  What a store says is gone is no failure."""
+    keys = ["t/a\x01b", "t/plain"]
+    for key in keys:
+        client.put_object(Bucket="bucket", Key=key, Body=b"")
+    listed = [f"s3://bucket/{key}" for key in keys]
+    assert [found.state for found in s3.delete(listed)] == ["deleted", "deleted"]
+    assert list(s3.list_files("s3://bucket/t")) == []
+    answer = {"Errors": [{"Key": "t/plain", "Code": "NoSuchKey", "Message": "gone"}]}
+    monkeypatch.setattr(s3._client(), "delete_objects", lambda **_: answer)
+    assert [found.state for found in s3.delete(["s3://bucket/t/plain"])] == ["gone"]
+
+
 def test_s3_that_answers_404_for_another_reason(s3: S3Files, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy whose store is away says so, too: only the store's own words are believed."""
     client.put_object(Bucket="bucket", Key="t/x", Body=b"x")

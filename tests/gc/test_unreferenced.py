@@ -11,7 +11,7 @@ from nessie_ops.gc import expire, identify
 from nessie_ops.gc.identify import Context, MarkSettings
 from nessie_ops.gc.mark import Pinned
 from nessie_ops.gc.policies import Bound, Policies
-from nessie_ops.gc.source import Catalog
+from nessie_ops.gc.source import Catalog, Past
 from nessie_ops.gc.storage import Stores
 from nessie_ops.gc.unreferenced import find_unreferenced
 from nessie_ops.model import ContentKey, Delete, Put, ReferenceType
@@ -82,6 +82,28 @@ def test_a_branch_that_is_younger_than_its_commits_holds_them_until_it_goes(lake
     lake.now += HOUR
     assert find(lake, age=2 * HOUR) == set()
     assert find(lake) == {"dropped"}
+
+
+def test_a_table_that_was_dropped_just_now_where_no_log_of_references_tells(lake: Lake) -> None:
+    """The commit that dropped it is within the age; what it dropped was visible before it alone."""
+
+    class Forgetful(Catalog):
+        def past(self) -> Iterator[Past]:
+            yield from ()
+
+    put(lake, "main", "dropped")
+    lake.now += 100 * HOUR
+    lake.commit("main", Delete(key=ContentKey.of("dropped")))
+    put(lake, "main", "kept")
+    head = Pinned("main", lake.versions.get_reference("main").hash, 1)
+
+    def found(age: timedelta) -> set[str]:
+        rows = find_unreferenced(Forgetful(lake.versions), [head], lake.now - age).values()
+        return {str(row.put.key) for row in rows}
+
+    assert found(3 * HOUR) == set()
+    assert found(HOUR) == set()
+    assert found(HOUR / 2) == {"dropped"}
 
 
 def test_files_of_a_dropped_table_are_deleted_and_no_others(lake: Lake) -> None:
