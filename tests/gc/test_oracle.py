@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -133,15 +134,16 @@ def list_unreferenced(lake: MixedLake, kept: set[str], age: timedelta) -> set[tu
 class Case:
     """One lake, the live set of its mark, and what brute force finds of both."""
 
-    def __init__(self, policies: tuple[str, list[tuple[str, str]]], only_named: bool) -> None:
-        self.lake, self.sets = MixedLake(), LiveSets.open("sqlite://")
+    def __init__(self, sets: LiveSets, policies: tuple[str, list[tuple[str, str]]], only_named: bool) -> None:
+        self.lake, self.sets = MixedLake(), sets
         self.source = Catalog(self.lake.versions)
         self.context = Context(lambda: self.lake.now, "me", lambda step, count: None)
         self.default, self.rules, self.only_named = policies[0], tuple(policies[1]), only_named
         self.live: set[str] = set()
 
     def close(self) -> None:
-        self.sets.close()
+        for record in self.sets.list_live_sets():
+            self.sets.delete(record.number)
         self.lake.close()
 
     def take(self, plan: list[tuple[str, int, int, int]]) -> None:
@@ -178,6 +180,14 @@ class Case:
         }
 
 
+@pytest.fixture(scope="module")
+def shared_sets() -> Iterator[LiveSets]:
+    """One database for all cases, since to make it takes longer than a case."""
+    sets = LiveSets.open("sqlite://")
+    yield sets
+    sets.close()
+
+
 @pytest.mark.timeout(max(900, EXAMPLES))
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
@@ -193,6 +203,7 @@ class Case:
     flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
 def test_what_is_deleted_is_what_brute_force_finds(
+    shared_sets: LiveSets,
     plan: list[tuple[str, int, int, int]],
     meanwhile: tuple[list[tuple[str, int, int, int]], ...],
     policies: tuple[str, list[tuple[str, str]]],
@@ -203,7 +214,7 @@ def test_what_is_deleted_is_what_brute_force_finds(
 ) -> None:
     """Also of what changes after the references are pinned, after the mark, and before recorded files are deleted."""
     only_named, is_exact, is_deferred = flags
-    case = Case(policies, only_named)
+    case = Case(shared_sets, policies, only_named)
     try:
         case.begin(plan)
         _, bases, kept = case.list_live()
