@@ -270,11 +270,9 @@ def describe_fault(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def find_lost(stores: Stores, heads: Iterable[Wanted], lost: Mapping[str, Owners]) -> list[Broken]:
-    """Which of the versions that heads show need one of the `lost` objects, which are given with their contents."""
-    contents = frozenset[str]().union(*lost.values())
-    concerned = (version for version in heads if version.content_id in contents)
-    return list_lost(Expander(stores, Exact(), only_named=True, lost=lost).expand(concerned))
+def find_lost(stores: Stores, heads: Iterable[Wanted], lost: Collection[str]) -> list[Broken]:
+    """Which of the versions that heads show cannot be read: the objects `lost` are gone, others may be by now."""
+    return list_lost(Expander(stores, Exact(), only_named=True, lost=lost).expand(heads))
 
 
 def list_lost(found: Expansion) -> list[Broken]:

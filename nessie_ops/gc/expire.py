@@ -339,7 +339,9 @@ def _break_heads(
     if not expansion.missing:
         return
     hashes = dict.fromkeys(reference.hash for reference in sets.list_references(record.number))
-    heads = {put.version for hash in hashes for put in _visible(source, CommitHash(hash))}
+    concerned = frozenset[str]().union(*expansion.missing.values())
+    shown = (put.version for hash in hashes for put in _visible(source, CommitHash(hash)))
+    heads = {version for version in shown if version.content_id in concerned}
     for lost in find((Wanted(*version) for version in heads), expansion.missing):
         expansion.note(lost)
 
