@@ -11,7 +11,7 @@ import typer
 
 from nessie_ops.cli.gc.groups import command
 from nessie_ops.cli.gc.options import AsJson, Database, Marking, Origin, TimeZone
-from nessie_ops.cli.gc.parts import Opened, make_context, open_sets, open_source, usage, warn
+from nessie_ops.cli.gc.parts import Opened, make_context, open_sets, open_source, resumable, usage, warn
 from nessie_ops.cli.gc.show import format_duration, parse_zone, to_json
 from nessie_ops.cli.output import print_json
 from nessie_ops.errors import BadRequest
@@ -74,7 +74,10 @@ def _mark(
     if id_file:
         id_file.write_text(id)  # before the walk, so that whoever has only the file can resume it
     record = runs.get_live_set(sets, id)
-    return runs.identify(sets, opened.source, id, context) if record.status in OPEN else record
+    if record.status not in OPEN:
+        return record
+    with resumable(f"`nessie-ops gc mark-live --resume {id}` goes on"):
+        return runs.identify(sets, opened.source, id, context)
 
 
 def read_options(marking: Marking, context: Context) -> Policies | None:

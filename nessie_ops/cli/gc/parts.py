@@ -291,6 +291,16 @@ def make_context() -> Context:
     return Context(lambda: datetime.now(UTC), name_run(uuid4().hex), Progress())
 
 
+@contextmanager
+def resumable(how: str) -> Iterator[None]:
+    """Say how to go on when the work is interrupted, or ends because something cannot be reached."""
+    try:
+        yield
+    except (KeyboardInterrupt, StoreUnavailable, OSError):
+        warn(f"stopped; {how}")
+        raise
+
+
 def report_folder(text: str) -> Path:
     """The folder for reports, made if need be; BadRequest when it cannot be written, so ask for it before the work."""
     folder = Path(text).expanduser() if text else get_home() / "gc-reports"

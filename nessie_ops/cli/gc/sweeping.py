@@ -21,6 +21,7 @@ from nessie_ops.cli.gc.parts import (
     open_source,
     open_tables,
     report_folder,
+    resumable,
     usage,
     warn,
 )
@@ -128,7 +129,8 @@ def _sweep(
         _check_grace(run.settings, live_set)
         tables = open_tables(opened, sweeping.warehouse) if sweeping.expire_snapshots else None
         hooks = Hooks(run.explain, run.report, engine=engine)
-        swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, hooks, tables)
+        with resumable(f"`nessie-ops gc sweep -l {id}` with the same options goes on"):
+            swept = expire.sweep(sets, id, opened.source, run.stores, run.settings, context, hooks, tables)
     assert run.found and run.written
     failures = run.found.states.get("failed", Tally()).files
     if as_json:
