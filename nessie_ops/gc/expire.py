@@ -165,7 +165,7 @@ def check_filter(settings: SweepSettings) -> None:
 def _as_it_will_be(sets: LiveSets, swept: Swept, settings: SweepSettings, context: Context) -> LiveSetRecord:
     record = runs.get_live_set(sets, swept.record.id)
     if settings.is_dry_run:
-        return record._replace(status=runs.IDENTIFY_SUCCESS, expiry_started_at=0, expired_at=0, figures="{}", error="")
+        return swept.record._replace(figures="{}")  # its candidates are forgotten, whatever found them
     unlisted = [f"{verdict.base}: {verdict.error}" for verdict in swept.verdicts if verdict.error]
     why = [swept.stopped] if swept.stopped else unlisted
     broken = [f"{row.content_id}: {row.location}: {row.why}" for row in swept.expansion.broken.values()]

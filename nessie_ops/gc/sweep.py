@@ -135,7 +135,9 @@ class Sweep:
             Recorder(self._record) as recorder,
             ThreadPoolExecutor(self._listers, "nessie-ops-gc-list") as pool,
         ):
-            return list(pool.map(lambda base: self._find(base, recorder), bases))
+            verdicts = list(pool.map(lambda base: self._find(base, recorder), bases))
+        self._progress("files listed", count_candidates(verdicts)[1])
+        return verdicts
 
     def _record(self, found: list[_Found]) -> None:
         files = (file for files, _ in found for file in files)
