@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nessie_ops.cli import run
+from nessie_ops.cli.app import run
 from nessie_ops.cli.gc import parts
 from nessie_ops.cli.store import Progress
 from nessie_ops.model import ReferenceType
