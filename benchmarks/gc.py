@@ -3,6 +3,7 @@
     .venv/bin/python -m benchmarks.gc --folder DIR [--size 0.1] [--versitygw ~/go/bin/versitygw] [--json FILE]
     .venv/bin/python -m benchmarks.gc --folder DIR --files 1000000
     .venv/bin/python -m benchmarks.gc --filters 1000000
+    .venv/bin/python -m benchmarks.gc --folder DIR --spark-files 1000000 10000000 [--spark-master "local[2]"]
 
 Each measure is a process of its own over a fresh copy (hard links) of one catalog, which is built without Spark and
 kept in DIR.  A delay is added to every request to the store, within the process that asks.  docs/benchmarks.md says
@@ -49,6 +50,8 @@ def options() -> argparse.Namespace:
     add("--sides", nargs="+", default=["file", "s3"])
     add("--files", type=int, default=0, help="sweep so many local files, half of them live, and nothing else")
     add("--filters", type=int, default=0, help="measure the sets of live files with so many, and nothing else")
+    add("--spark-files", type=int, nargs="+", help="sweep so many synthetic files on Spark, and nothing else")
+    add("--spark-master", default="local[2]")
     add("--json", type=Path, metavar="FILE", help="write all figures there, too")
     add("--case", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -143,6 +146,14 @@ def measure_side(side: Side, cutoff: str, delay: float, program: str | None) -> 
     return asdict(case) | figures | {"load": os.getloadavg()[0]}
 
 
+def measure_spark(folder: Path, files: int, master: str) -> dict[str, Any]:
+    """A sweep of so many synthetic files on Spark."""
+    figures = measure(gcmeasure.Case("spark", "", str(folder), "NONE", 0.0, endpoint=master, files=files))
+    figures["load"] = os.getloadavg()[0]
+    print(figures, flush=True)
+    return figures
+
+
 def describe(figures: dict[str, Any]) -> str:
     """A line for each figure that is to be held, beside the peer's."""
     wall, delayed, reads = PEER.get(figures["cutoff"], (0.0, 0.0, 0))
@@ -172,6 +183,8 @@ def main() -> None:
     if chosen.files:
         found = [measure(gcmeasure.Case("many", "", str(chosen.folder.absolute()), "NONE", 0.0, files=chosen.files))]
         print(found[0])
+    elif chosen.spark_files:
+        found = [measure_spark(chosen.folder.absolute(), files, chosen.spark_master) for files in chosen.spark_files]
     elif chosen.filters:
         found = [gcmeasure.filters(chosen.filters)]
         print(found[0])

@@ -208,10 +208,10 @@ class Builder:
 _TIME = 1_700_000_000_000
 
 
-def avro(schema: Any, rows: list[dict[str, Any]]) -> bytes:
+def avro(schema: Any, rows: list[dict[str, Any]], codec: str = "deflate") -> bytes:
     """An Avro file of these rows."""
     out = io.BytesIO()
-    fastavro.writer(out, schema, rows, codec="deflate")
+    fastavro.writer(out, schema, rows, codec=codec)
     return out.getvalue()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks import gcspark
 from benchmarks.gclake import LIST, MANIFEST, avro, entry, manifest_row
 from nessie_ops.catalog.stores import S3
 from nessie_ops.gc import expire, identify, report
@@ -85,6 +86,8 @@ class CountedFiles(LocalFiles):
 
 def run(case: Case) -> dict[str, Any]:
     """The figures of a collection."""
+    if case.side == "spark":
+        return gcspark.run(Path(case.sets), case.files, case.endpoint)
     if case.files:
         return run_many(Path(case.sets), case.files)
     versions = VersionStore.open(case.store)

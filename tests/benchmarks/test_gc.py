@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import gcspark
 from benchmarks.gcmeasure import filters
+from nessie_ops.catalog.livefiles import FileKind, LiveFile, expand
+from nessie_ops.gc.storage import Folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,3 +46,17 @@ def test_it_compares_the_sets_of_live_files() -> None:
     found = filters(2000)
     assert found["exact, kept wrongly"] == 0
     assert found["bloom, bytes"] < found["exact, bytes"]
+
+
+def test_files_that_do_not_exist_are_those_that_manifests_name(tmp_path: Path) -> None:
+    gcspark.write_first(tmp_path)
+    files = gcspark.Synthetic(str(tmp_path))().of(f"{gcspark.ROOT}/t00007")
+    table = f"{gcspark.ROOT}/t00007"
+    levels = list(files.list_level(f"{table}/data"))
+    parts = [file for folder in levels for file in files.list_files(folder.location)]
+    assert list(files.list_level(table)) == [Folder(f"{table}/data")]
+    assert list(files.list_files(table)) == parts
+    manifest = files.read(f"{table}/metadata/0-m0.avro")
+    live = {file.location for file in expand(LiveFile(FileKind.MANIFEST, "m"), manifest)}
+    assert len(live) == gcspark.PER_MANIFEST
+    assert live < {file.location for file in parts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,9 @@ class Opener(Protocol):
 @lru_cache(maxsize=8)
 def open_once(opener: Opener) -> Stores:
     """The stores of this process, with their connections."""
-    return opener()
+    stores = opener()
+    gc.freeze()  # Spark's daemon collects garbage after each task, and would look at all modules each time
+    return stores
 
 
 def in_order(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[tuple[T, R]]:
