@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import dagster as dg
-import httpx
 import pytest
 from dagster_graphql import DagsterGraphQLClient
 from playwright.sync_api import Page, expect
@@ -24,74 +19,22 @@ from playwright.sync_api import Page, expect
 from nessie_ops.client import NessieClient
 from nessie_ops.model import ContentKey
 from tests.browsers import open_page
-from tests.ports import free_port
-
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300  # a run takes some 40 s on a quiet machine; this is to notice a hang
-T = TypeVar("T")
+from tests.dagster.web import finish, list_again, pid_of, wait_for, web_interface
 
 # Dagster's client calls gql in a way that gql is giving up.
 pytestmark = pytest.mark.filterwarnings("ignore:Using variable_values:DeprecationWarning")
 
 
-def wait_for(what: str, look: Callable[[], T | None]) -> T:
-    """What `look` finds; an AssertionError naming `what` when that takes too long."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"{what}: not within {PATIENCE_S} s")
-
-
 @pytest.fixture(scope="module")
 def ui(home: Path, source: Path) -> Iterator[int]:
     """The port of a running `nessie-ops ui` on the module's home."""
-    port = free_port()
-    log = home / "ui.log"
-    # No signal may be ignored, as it is for what a shell starts in the background: runs are terminated by one.
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nessie_ops", "ui", "--host", "127.0.0.1", "--port", str(port)],
-            cwd=ROOT,
-            env={**os.environ, "NESSIE_OPS_SOURCE": str(source)},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-    try:
-        wait_for("the web interface", lambda: _is_up(port, process, log))
+    with web_interface(home, NESSIE_OPS_SOURCE=str(source)) as port:
         yield port
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            assert process.wait(timeout=60) == 0, log.read_text()[-3000:]
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def _is_up(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
-    assert process.poll() is None, log.read_text()[-3000:]
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/server_info").is_success
-    except httpx.TransportError:
-        return False
 
 
 @pytest.fixture
 def graphql(ui: int) -> DagsterGraphQLClient:
     return DagsterGraphQLClient("127.0.0.1", port_number=ui)
-
-
-def finish(graphql: DagsterGraphQLClient, run_id: str) -> dg.DagsterRunStatus:
-    """The status in which the run ended."""
-    ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-    return wait_for(
-        f"the end of run {run_id}", lambda: status if (status := graphql.get_run_status(run_id)) in ended else None
-    )
 
 
 def published(client: NessieClient, run_id: str) -> dict[str, tuple[str, ...]]:
@@ -137,7 +80,7 @@ def test_two_launches_at_once_both_end_on_main(
         return {entry.all_properties["nessie_ops.partition"][0] for entry in entries}
 
     wait_for("both months on main", lambda: loaded() == {"2013-02", "2013-03"})
-    groups = [[run_id, *_again(instance, run_id)] for run_id in launched]
+    groups = [[run_id, *list_again(instance, run_id)] for run_id in launched]
     bases = {instance.get_run_by_id(run_id).tags["nessie/base_hash"] for run_id in launched}  # type: ignore[union-attr]
     assert bases == {before}, "both started from the same main"
     assert sorted(len(group) for group in groups) == [1, 2], "one run was enough for the first, the second took two"
@@ -146,11 +89,6 @@ def test_two_launches_at_once_both_end_on_main(
     assert first and "silver.flights" in first.tags["nessie/rebase"], "the conflict names the tables"
     assert finish(graphql, loser[1]) == dg.DagsterRunStatus.SUCCESS
     wait_for("no branch left", lambda: not client.list_references(prefix="run/"))
-
-
-def _again(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    """The re-executions of a run."""
-    return [run.run_id for run in instance.get_runs(dg.RunsFilter(tags={"dagster/root_run_id": run_id}))]
 
 
 def test_a_killed_run_is_resumed_by_the_daemon_on_its_branch(
@@ -164,8 +102,8 @@ def test_a_killed_run_is_resumed_by_the_daemon_on_its_branch(
         return found.get(f"run/{run_id}", before) != before
 
     wait_for("the run's first commit", writes)
-    os.kill(_pid(instance, run_id), signal.SIGKILL)
-    again = wait_for("the re-execution", lambda: next(iter(_again(instance, run_id)), None))
+    os.kill(pid_of(instance, run_id), signal.SIGKILL)
+    again = wait_for("the re-execution", lambda: next(iter(list_again(instance, run_id)), None))
     assert finish(graphql, again) == dg.DagsterRunStatus.SUCCESS
     assert published(client, again)["nessie_ops.root_run_id"] == (run_id,)
     resumed = instance.get_run_by_id(again)
@@ -177,16 +115,8 @@ def test_a_killed_run_is_resumed_by_the_daemon_on_its_branch(
     assert client.list_references(prefix="run/") == []
 
 
-def _pid(instance: dg.DagsterInstance, run_id: str) -> int:
-    """The process that executes the run, as its log says."""
-    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
-    events = [record.event_log_entry.dagster_event for record in records]
-    return next(int(str(event.engine_event_data.metadata["pid"].value)) for event in events
-                if event and "pid" in event.engine_event_data.metadata)  # fmt: skip
-
-
 @pytest.fixture
-def page(ui: int) -> Iterator[Page]:
+def page() -> Iterator[Page]:
     with open_page() as page:
         yield page
 
