@@ -13,6 +13,7 @@ from nessie_ops.gc.explain import Reason, Tracer, decode, reason_of
 from nessie_ops.gc.history import list_held
 from nessie_ops.gc.identify import Context
 from nessie_ops.gc.places import NotAPlace, is_within
+from nessie_ops.gc.report import format_time
 from nessie_ops.gc.source import Source, Version
 from nessie_ops.gc.storage import ListedFile, StorageError, Stores
 from nessie_ops.gc.sweep import Judge, Limits
@@ -43,7 +44,7 @@ class Answer(msgspec.Struct, rename="camel"):
     reason: Reason | None = None
     detail: str = ""
     size_bytes: int | None = None
-    modified_at: int | None = None
+    modified: str | None = None  # ISO-8601, UTC
 
 
 class Asked(NamedTuple):
@@ -153,7 +154,7 @@ def _answer(
         reason,
         detail,
         found.size_bytes if found else None,
-        found.modified_at if found else None,
+        format_time(found.modified_at) if found else None,
     )
 
 

@@ -119,3 +119,24 @@ def test_why(cli: Commands, lake: DiskLake, kind: str) -> None:
     Path(f"{lake.folder}/a/data/young").write_bytes(b"x")
     assert ask(f"{lake.folder}/a//data/young") == ("young", {})
     assert "is not an absolute location" in cli.refuse("why", "young", *with_set, *cli.common)
+
+
+def test_why_of_what_a_run_did(cli: Commands, lake: DiskLake) -> None:
+    """Deleted, gone before, kept after all; and in the folder of a table that cannot be read."""
+    dead = {name for name in lake.list_files() if name not in live_files(lake)}
+    changed, gone = sorted(name for name in dead if "/b/data/" in name)
+    id = mark(cli)
+    cli.on("sweep", "-l", id, "--defer-deletes", *SHARE)
+    Path(changed.removeprefix("file://")).write_bytes(b"written anew")
+    Path(gone.removeprefix("file://")).unlink()
+    assert cli.json("why", changed, "-l", id)["fate"] == "young"
+    cli.on("deferred-deletes", "-l", id)
+    told = {name: cli.json("why", name, "-l", id) for name in (changed, gone)}
+    assert (told[changed]["fate"], told[changed]["detail"]) == ("kept", "was written anew")
+    assert (told[gone]["fate"], told[gone]["modified"][-1]) == ("gone", "Z")
+    other = next(iter(name for name in dead if "/a/data/x-" in name))
+    assert "deleted by this run" in cli.on("why", other, "-l", id).stdout
+    content = lake.content("main", "b")
+    assert content
+    Path(content.metadata_location.removeprefix("file://")).write_bytes(b"{")
+    assert cli.json("why", changed, "-c", "1")["fate"] == "broken"

@@ -61,6 +61,7 @@ def sweep(
     _check_origin(origin, sweeping)
     open_engine = choose_engine(engines, sweeping)
     id, context = choose(chosen), make_context()
+    report_folder(sweeping.report_dir)
     with open_sets(database) as sets:
         failed = _sweep(sets, id, origin, sweeping, files, open_engine, context, as_json)
     raise typer.Exit(int(failed))
