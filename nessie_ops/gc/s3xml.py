@@ -15,9 +15,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
+from botocore import handlers
+
 _READERS = {"ListObjectsV2": "ListBucketResult", "DeleteObjects": "DeleteResult"}
 _ROW, _ROW_END = b"<Contents>", b"</Contents>"
 _KEYS, _SIZES, _TIMES = (re.compile(b"<%b>([^<&]*)</%b>" % (name, name)) for name in (b"Key", b"Size", b"LastModified"))
+_DELETED = re.compile(rb"\s*(<\?xml[^<>]*\?>)?\s*<DeleteResult[\s>]")
 _BODY = "nessie_ops.body"
 _LINES = {"\n": "&#10;", "\r": "&#13;"}  # which readers of XML would make into blanks or other ends of lines
 
@@ -27,9 +30,12 @@ def hasten(client: Any) -> None:
     events = client.meta.events
     events.register("before-parameter-build.s3.DeleteObjects", take_keys)
     events.register("before-call.s3.DeleteObjects", write_keys)
-    events.register_first(
-        "before-parse.s3.*", read_quickly
-    )  # before botocore looks for errors in answers that end well
+    # botocore first parses every answer that ends well, to see whether it is an error; here it does so afterwards.
+    look_for_error = getattr(handlers, "_handle_200_error", None)
+    if look_for_error:
+        events.unregister("before-parse.s3.*", look_for_error)
+        events.register("before-parse.s3.*", look_for_error)
+    events.register_first("before-parse.s3.*", read_quickly)
 
 
 def take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
@@ -62,7 +68,7 @@ def read_quickly(
         return
     body: bytes = response_dict["body"]
     try:
-        found = _skim_listing(body) or _read(body, expected)
+        found = (_skim_listing if expected == "ListBucketResult" else _skim_deletion)(body) or _read(body, expected)
     except (ElementTree.ParseError, ValueError, TypeError):
         return
     if found is not None:
@@ -98,6 +104,12 @@ def _skim_listing(body: bytes) -> dict[str, Any] | None:
         _row(decode(key.decode()), size, time.decode()) for key, size, time in zip(keys, sizes, times, strict=True)
     ]
     return rest
+
+
+def _skim_deletion(body: bytes) -> dict[str, Any] | None:
+    """An answer that is whole and names no error; else None.  Some servers name all that they deleted."""
+    is_plain = _DELETED.match(body) and body.rstrip().endswith(b"</DeleteResult>") and b"Error" not in body
+    return {"Errors": []} if is_plain else None
 
 
 def _read_listing(root: Element, namespace: str) -> dict[str, Any]:

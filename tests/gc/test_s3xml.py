@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import botocore.session
 import pytest
+from botocore.awsrequest import AWSResponse
 
-from nessie_ops.gc.s3xml import read_quickly, write_deletion
+from nessie_ops.gc.s3xml import hasten, read_quickly, write_deletion
 
 XMLNS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 ROW = "<Contents><Key>{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>3</Size></Contents>"
@@ -72,6 +74,11 @@ def test_a_deletion() -> None:
     error = "<Error><Key>a</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
     found, _ = read("DeleteObjects", f"<DeleteResult {XMLNS}><Deleted><Key>b</Key></Deleted>{error}</DeleteResult>")
     assert found == {"Errors": [{"Key": "a", "Code": "AccessDenied", "Message": "no"}]}
+    found, rest = read(
+        "DeleteObjects",
+        f'<?xml version="1.0"?>\n<DeleteResult {XMLNS}><Deleted><Key>b</Key></Deleted></DeleteResult>\n',
+    )
+    assert (found, rest) == ({"Errors": []}, b"<DeleteResult/>")
 
 
 @pytest.mark.parametrize(
@@ -82,8 +89,28 @@ def test_a_deletion() -> None:
         ("ListObjectsV2", "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", 200),
         ("ListObjectsV2", "<ListBucketResult/>", 503),
         ("DeleteObjects", "<Error><Code>SlowDown</Code></Error>", 200),
+        ("DeleteObjects", "<DeleteResult><Deleted><Key>a</Key></Deleted>", 200),
+        ("DeleteObjects", "<ListBucketResult/>", 200),
+        ("ListObjectsV2", "<DeleteResult></DeleteResult>", 200),
+        ("DeleteObjects", f"<ListBucketResult>{ROWS[0]}</ListBucketResult>", 200),
         ("HeadBucket", "<DeleteResult/>", 200),
     ],
 )
 def test_what_is_unusual_is_left_as_it_is(operation: str, body: str, status: int) -> None:
     assert read(operation, body, status) == ({}, body.encode())
+
+
+def test_an_error_that_looks_like_an_answer_is_asked_again() -> None:
+    client = botocore.session.Session().create_client(
+        "s3", region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="x"
+    )
+    hasten(client)
+    bodies = ["<Error><Code>InternalError</Code></Error>", f"<ListBucketResult>{ROWS[0]}{END}</ListBucketResult>"]
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        raw = SimpleNamespace(stream=lambda *_, **__: [bodies.pop(0).encode()])
+        return AWSResponse(request.url, 200, {}, raw)
+
+    client.meta.events.register("before-send.s3", answer)
+    assert [row["Key"] for row in client.list_objects_v2(Bucket="b")["Contents"]] == ["k0"]
+    assert not bodies
