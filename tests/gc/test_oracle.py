@@ -30,6 +30,12 @@ TABLES = ["create", "append", "append", "delete", "expire", "drop", "rename", "m
 
 step = st.tuples(st.sampled_from(TABLES + MOVES), st.integers(0, 3), st.integers(0, 4), st.integers(0, 35))
 plans = st.lists(step, max_size=25)
+revival = st.tuples(
+    st.sampled_from(["branch", "branch", "tag", "assign", "old", "drop reference", "append", "drop"]),
+    st.integers(0, 3),
+    st.integers(0, 4),
+    st.integers(0, 35),
+)
 
 
 def branch_of(lake: Lake, n: int) -> str:
@@ -192,7 +198,7 @@ def shared_sets() -> Iterator[LiveSets]:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     plan=plans,
-    meanwhile=st.tuples(*(st.lists(step, max_size=size) for size in (3, 4, 4))),
+    meanwhile=st.tuples(*(st.lists(revival, max_size=size) for size in (3, 4, 4))),
     policies=st.tuples(
         st.sampled_from(POLICIES),
         st.lists(st.tuples(st.sampled_from(REFERENCES), st.sampled_from(POLICIES)), max_size=3),
