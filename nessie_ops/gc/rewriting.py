@@ -66,14 +66,14 @@ class _Plan(NamedTuple):
 
 
 class Rewriter:
-    """`named` are the snapshots of live versions by content; `on` is the maintenance branch, empty: none."""
+    """`named` are the snapshots of live versions by content, None where nobody knows; `on` a branch to work on, if any."""
 
     def __init__(
         self,
         catalog: IcebergCatalog,
         source: Source,
         stores: Stores,
-        named: Mapping[str, frozenset[int]],
+        named: Mapping[str, frozenset[int] | None],
         times: Times,
         *,
         on: str = "",
@@ -111,8 +111,10 @@ class Rewriter:
 
     def _plan(self, put: Put) -> _Plan | None:
         location = put.version.metadata_location
-        table = parse_metadata(self._catalog.tables.read(location).metadata, location)
         named = self._named.get(put.version.content_id, frozenset())
+        if named is None:
+            raise StorageError("an older version that is kept cannot be read, so what it needs is not known")
+        table = parse_metadata(self._catalog.tables.read(location).metadata, location)
         surplus = find_surplus(table, named, self._times, self._specs_of)
         if not surplus:
             return None
@@ -167,9 +169,10 @@ class Rewriter:
             store.delete_reference(self._on, None)
 
 
-def name_snapshots(versions: Iterable[Version], stores: Stores) -> dict[str, frozenset[int]]:
-    """The snapshots that versions name, by content; StorageError, DamagedFile when one has to be looked up."""
+def name_snapshots(versions: Iterable[Version], stores: Stores) -> dict[str, frozenset[int] | None]:
+    """The snapshots that versions name, by content; None for one of which a version cannot be read that must be."""
     found: dict[str, set[int]] = {}
+    unknown: set[str] = set()
     for version in versions:
         if not version.is_table:
             continue
@@ -182,9 +185,12 @@ def name_snapshots(versions: Iterable[Version], stores: Stores) -> dict[str, fro
             current = describe(raw).current
         except FileNotFoundError:
             continue
+        except (StorageError, DamagedFile, NotAPlace):
+            unknown.add(version.content_id)
+            continue
         if current is not None:
             ids.add(current)
-    return {content: frozenset(ids) for content, ids in found.items()}
+    return {content: None if content in unknown else frozenset(ids) for content, ids in found.items()}
 
 
 def _requirements(table: TableMetadata) -> list[dict[str, object]]:

@@ -273,6 +273,18 @@ def test_a_tag_made_on_an_old_commit_before_a_resume(
     assert [ids(lake.on("release").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
 
 
+def test_an_older_version_that_cannot_be_read(lake: NessieOpsCatalog, gc: Commands, tmp_path: Path) -> None:
+    """It names no snapshot, so its metadata would have to tell: its table is left alone, the others are not."""
+    empty = lake.create_table("db.t", SCHEMA)
+    append(lake.load_table("db.t"), 1, 2)
+    make(lake, "u", 1, 2)
+    Path(empty.metadata_location.removeprefix("file://")).write_text("damaged")
+    result = gc.on("gc", "-c", "NONE", "--expire-snapshots", *NOW, code=1)
+    assert "metadata of db.t on main stays: an older version that is kept cannot be read" in result.stderr
+    assert len(snapshots(lake, "t")) == 2
+    assert ids(lake.load_table("db.u")) == [1, 2]
+
+
 def test_options_that_do_not_fit(lake: NessieOpsCatalog, gc: Commands) -> None:
     assert "own store" in Commands().run("gc", "-u", "http://127.0.0.1:1", "--expire-snapshots", code=2).output
     assert "--expire-snapshots" in gc.on("gc", "--expire-on", "care", code=2).output
