@@ -66,7 +66,7 @@ class _Plan(NamedTuple):
 
 
 class Rewriter:
-    """`named` are the snapshots of live versions by content, None where nobody knows; `on` a branch to work on, if any."""
+    """`named` are the snapshots of live versions by content, None where nobody knows; `on` a branch for the work."""
 
     def __init__(
         self,
