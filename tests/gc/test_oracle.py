@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nessie_ops.gc import deferred, expire, identify
@@ -194,6 +194,23 @@ def shared_sets() -> Iterator[LiveSets]:
     sets.close()
 
 
+DEAD: list[tuple[str, int, int, int]] = [("create", 0, 0, 0), ("create", 0, 0, 0), ("append", 0, 1, 0)]
+THROWN: list[tuple[str, int, int, int]] = [("branch", 0, 0, 0), ("create", 1, 0, 1), ("drop reference", 0, 0, 0)]
+OLD: tuple[str, int, int, int] = ("branch", 0, 3, 0)
+
+
+def case_of(plan: list[tuple[str, int, int, int]], *meanwhile: list[tuple[str, int, int, int]], **given: Any) -> Any:
+    """A case that every run has: of a table's first version the mark finds that it is dead."""
+    usual = {"policies": ("1", []), "grace": timedelta(0), "age": None, "allowed": (), "flags": (False, True, False)}
+    return example(plan=plan, meanwhile=meanwhile or ([], [], []), **usual | given)
+
+
+@case_of(DEAD, [OLD], [], [])
+@case_of(DEAD, [], [OLD], [])
+@case_of(DEAD, [], [], [OLD], flags=(False, True, True))
+@case_of([("create", 0, 0, 9), ("move", 0, 0, 27), ("append", 0, 0, 0)])
+@case_of([*THROWN, ("append", 0, 1, 0)], age=5.5 * HOUR)
+@case_of([*THROWN, *[("append", 0, 1, 0)] * 8], age=5.5 * HOUR)
 @pytest.mark.timeout(max(900, EXAMPLES))
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
