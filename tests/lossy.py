@@ -41,6 +41,7 @@ def losing(
                 for name, value in answer.headers.items():
                     if name not in ("connection", "transfer-encoding"):
                         self.send_header(name, value)
+                self.send_header("Connection", "close")  # else the sender's next request may meet the closing
                 self.end_headers()
                 self.wfile.write(answer.content)
 

@@ -334,6 +334,7 @@ def test_a_nightly_run_that_dies_at_every_step_is_taken_up(
 def test_a_person_finds_garbage_and_has_it_deleted(
     site: Site, graphql: DagsterGraphQLClient, instance: dg.DagsterInstance
 ) -> None:
+    site.gate.open()
     orphans = site.drop_orphans("another", 3)
     before = site.files()
 
