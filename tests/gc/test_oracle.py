@@ -44,10 +44,11 @@ def branch_of(lake: Lake, n: int) -> str:
 
 
 def place_at(lake: Lake, n: int) -> str:
-    """A location, on S3 in one of its spellings."""
+    """A location, on S3 in one of its spellings; in memory a file has the name that it was written with, no other."""
     name = LOCATIONS[n % len(LOCATIONS)]
-    root = lake.root.replace("s3", SCHEMES[n // len(LOCATIONS) % len(SCHEMES)], 1) if "s3" in lake.root else lake.root
-    return f"{root}/{name}"
+    if not lake.root.startswith("s3"):
+        return f"{lake.root}/{name}".rstrip("/")
+    return f"{lake.root.replace('s3', SCHEMES[n // len(LOCATIONS) % len(SCHEMES)], 1)}/{name}"
 
 
 def take_step(lake: Lake, kind: str, a: int, b: int, c: int) -> None:
