@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -281,14 +283,16 @@ class Night:
         assert self.site.files() == self.before | self.late
 
     def die_in_the_deletion(self) -> None:
-        """When files are gone of which nothing is recorded."""
-        self.gate.close(lambda path: lists_references(path) and not self.orphans <= self.site.files())
+        """When files are gone of which nothing is recorded, since nobody can write to the live sets meanwhile."""
+        self.gate.close(lambda path: lists_references(path) and bool(self.site.newest().owner))
         self.runs.append(self.site.go_on(self.runs[-1]))
         self.gate.wait()
-        recorded = self.site.count
-        wait_for("deletions", lambda: len(self.before - self.site.files()) > recorded().get("deleted", 0))
-        self.kill()
-        self.ends(dg.DagsterRunStatus.FAILURE)
+        with closing(sqlite3.connect(self.site.home / "gc.db", isolation_level=None)) as lock:
+            lock.execute("BEGIN IMMEDIATE")
+            self.gate.close(lambda path: lists_references(path) and not self.orphans <= self.site.files())
+            self.gate.wait()
+            self.kill()
+            self.ends(dg.DagsterRunStatus.FAILURE)
         self.gate.open()
 
     def end(self) -> None:
