@@ -14,6 +14,8 @@
     ├── ReferenceAlreadyExists    409 REFERENCE_ALREADY_EXISTS
     ├── SubscriberNotFound        404 SUBSCRIBER_NOT_FOUND
     ├── SubscriberAlreadyExists   409 SUBSCRIBER_ALREADY_EXISTS
+    ├── MergeRequestNotFound      404 MERGE_REQUEST_NOT_FOUND
+    ├── MergeRequestNotReady      409 MERGE_REQUEST_NOT_READY  its state, checks or commit do not allow it
     ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
     │   ├── MergeConflict                                    also carries the merge result
     │   ├── NameTaken                                        a table, view or namespace has this name already
@@ -106,6 +108,14 @@ class SubscriberNotFound(NessieOpsError):
 
 class SubscriberAlreadyExists(NessieOpsError):
     error_code, http_status = "SUBSCRIBER_ALREADY_EXISTS", 409
+
+
+class MergeRequestNotFound(NessieOpsError):
+    error_code, http_status = "MERGE_REQUEST_NOT_FOUND", 404
+
+
+class MergeRequestNotReady(NessieOpsError):
+    error_code, http_status = "MERGE_REQUEST_NOT_READY", 409
 
 
 class ReferenceConflict(NessieOpsError):

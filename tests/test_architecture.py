@@ -13,7 +13,7 @@ LAYERS = (
     {"model"},
     {"store"},
     {"versioning"},
-    {"catalog", "events"},
+    {"catalog", "events", "mergerequests"},
     {"gc"},
     {"sql", "server", "cli", ""},  # the empty name: the package's own public names
     {"resources"},

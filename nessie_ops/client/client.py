@@ -18,6 +18,7 @@ import msgspec
 from nessie_ops import errors
 from nessie_ops.client.connection import PAGE
 from nessie_ops.client.events import EventMethods
+from nessie_ops.client.mergerequests import MergeRequestMethods
 from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
     CONFIG_TYPES,
@@ -50,7 +51,7 @@ _NO_WORDS = NewCommit(message="")
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
 
 
-class NessieClient(EventMethods):
+class NessieClient(EventMethods, MergeRequestMethods):
     """A connection pool to one server; close it, or use it as a context manager."""
 
     # -- references ---------------------------------------------------------------------------

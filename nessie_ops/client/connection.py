@@ -28,6 +28,8 @@ _BY_CODE: dict[str, type[NessieOpsError]] = {
         errors.Forbidden,
         errors.ReferenceNotFound,
         errors.ReferenceAlreadyExists,
+        errors.MergeRequestNotFound,
+        errors.MergeRequestNotReady,
         errors.StoreUnavailable,
         errors.SubscriberAlreadyExists,
         errors.SubscriberNotFound,

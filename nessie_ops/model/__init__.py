@@ -46,6 +46,13 @@ from nessie_ops.model.events import (
 )
 from nessie_ops.model.ids import NO_ANCESTOR, CommitHash, ContentId, parse_content_id, parse_hash
 from nessie_ops.model.keys import ContentKey
+from nessie_ops.model.mergerequests import (
+    CheckResult,
+    MergeRequest,
+    MergeRequestState,
+    MergeRequestStep,
+    NewMergeRequest,
+)
 from nessie_ops.model.merges import (
     Conflict,
     ConflictType,
@@ -94,6 +101,7 @@ __all__ = [
     "Ancestor",
     "AsOf",
     "Branch",
+    "CheckResult",
     "CheckedCommit",
     "CommitHash",
     "CommitMeta",
@@ -126,9 +134,13 @@ __all__ = [
     "LogEntry",
     "Merge",
     "MergeBehavior",
+    "MergeRequest",
+    "MergeRequestState",
+    "MergeRequestStep",
     "MergeResult",
     "Namespace",
     "NewCommit",
+    "NewMergeRequest",
     "NewSubscriber",
     "Operation",
     "Parent",

@@ -17,6 +17,7 @@ from nessie_ops.model.content import Content
 from nessie_ops.model.events import DeadLetter, Event, Subscriber
 from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.keys import ContentKey
+from nessie_ops.model.mergerequests import MergeRequest
 from nessie_ops.model.merges import Conflict
 from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, ReferenceType, Tag
 from nessie_ops.model.repository import RepositoryConfig
@@ -104,6 +105,16 @@ class MovePage(Page, frozen=True, rename="camel"):
     """A page of the reference log."""
 
     moves: tuple[ReferenceMove, ...]
+
+
+class MergeRequestPage(Page, frozen=True, rename="camel"):
+    merge_requests: tuple[MergeRequest, ...]
+
+
+class BeforeNumber(msgspec.Struct, frozen=True):
+    """The merge request below which a page begins."""
+
+    number: int
 
 
 class EventPage(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException
 from nessie_ops.catalog import IcebergCatalog
 from nessie_ops.errors import StoreUnavailable
 from nessie_ops.events import Webhooks
+from nessie_ops.mergerequests import MergeRequests
 from nessie_ops.runtime.structs import prepare_structs
 from nessie_ops.server import openapi
 from nessie_ops.server.encodings import Encodings
@@ -54,7 +55,7 @@ def answer_unrouted(request: AnyRequest, error: HTTPException) -> Response[bytes
 def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, settings: Settings) -> ASGIApp:
     """The application.  It opens and closes nothing: the version store is the caller's."""
     prepare_structs()
-    live, webhooks = Live(version_store), Webhooks(version_store)
+    live, webhooks, merging = Live(version_store), Webhooks(version_store), MergeRequests(version_store)
     routers = nessie_router(), nessie_v1_router(), iceberg_router(iceberg_catalog)
     app = Litestar(
         route_handlers=[get_health, *openapi.HANDLERS, *routers],
@@ -62,6 +63,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
             "store": Provide(lambda: version_store, sync_to_thread=False),
             "live": Provide(lambda: live, sync_to_thread=False),
             "webhooks": Provide(lambda: webhooks, sync_to_thread=False),
+            "merging": Provide(lambda: merging, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
         exception_handlers={**EXCEPTION_HANDLERS, HTTPException: answer_unrouted},

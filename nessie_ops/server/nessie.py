@@ -6,7 +6,17 @@ from litestar import Response, Router, get
 
 from nessie_ops.model import NO_ANCESTOR
 from nessie_ops.model.wire import Config
-from nessie_ops.server import commits, contents, feeds, recent, references, repository, reverts, subscribers
+from nessie_ops.server import (
+    commits,
+    contents,
+    feeds,
+    merge_requests,
+    recent,
+    references,
+    repository,
+    reverts,
+    subscribers,
+)
 from nessie_ops.server.parameters import Store
 from nessie_ops.server.responses import json_response
 
@@ -33,5 +43,5 @@ def get_config(store: Store) -> Response[bytes]:
 
 def nessie_router() -> Router:
     """The routes; handlers get the version store by injection under the name `store`."""
-    parts = (repository, references, recent, commits, reverts, contents, feeds, subscribers)
+    parts = (repository, references, recent, commits, reverts, contents, feeds, subscribers, merge_requests)
     return Router("/api/v2", route_handlers=[get_config, *(handler for part in parts for handler in part.HANDLERS)])

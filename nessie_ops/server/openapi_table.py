@@ -9,12 +9,16 @@ from nessie_ops.model import (
     Content,
     CreatedSubscriber,
     Delivered,
+    MergeRequest,
+    MergeRequestState,
     MergeResult,
     Namespace,
+    NewMergeRequest,
     NewSubscriber,
     Subscriber,
 )
 from nessie_ops.model import wire as v2
+from nessie_ops.server.merge_requests import ApprovalIn, ChecksIn, ClosingIn, WhoIn
 from nessie_ops.server.repository import ConfigIn
 from nessie_ops.server.requests import CommitIn, KeysIn, MergeIn, PropertiesIn, ReferenceIn, TransplantIn
 from nessie_ops.server.reverts import RevertIn
@@ -51,6 +55,7 @@ PATH = {
     "name": _KEY,
     "subscriber": _TEXT,
     "seq": _COUNT,
+    "number": _COUNT,
     "refs": {"type": "string", "description": "`from[*hash]...to[*hash]`"},
 }
 QUERY = {
@@ -64,6 +69,8 @@ QUERY = {
     "type[]": {"type": "array", "items": {"type": "string"}},
     "filter": _FILTER,
     "fetch": _FETCH,
+    "state": {"type": "string", "enum": list(MergeRequestState)},
+    **dict.fromkeys(("source", "target"), _TEXT),
     "type": _TYPE,
 }
 HEADERS = (
@@ -115,6 +122,16 @@ _EVENTS = {
     "DELETE events/subscribers/{subscriber}/dead-letters/{seq}": Operation(v2.Count),
     "POST events/subscribers/{subscriber}/dead-letters/{seq}/retry": Operation(v2.Count),
 }
+_MERGE_REQUESTS = {
+    "GET merge-requests": Operation(v2.MergeRequestPage, ("state", "source", "target", *_PAGE_2)),
+    "POST merge-requests": Operation(MergeRequest, (), NewMergeRequest),
+    "GET merge-requests/{number}": Operation(MergeRequest),
+    "POST merge-requests/{number}/checks": Operation(MergeRequest, (), ChecksIn),
+    "POST merge-requests/{number}/approve": Operation(MergeRequest, (), ApprovalIn),
+    "POST merge-requests/{number}/merge": Operation(MergeRequest, (), WhoIn, needs_body=False),
+    "POST merge-requests/{number}/retry": Operation(MergeRequest, (), WhoIn, needs_body=False),
+    "POST merge-requests/{number}/close": Operation(MergeRequest, (), ClosingIn),
+}
 _V1 = {
     "GET config": Operation(v1.ConfigV1),
     "GET trees": Operation(v1.ReferencePageV1, ("fetch", "filter", *_PAGE_1)),
@@ -141,7 +158,7 @@ _V1 = {
 }
 OPERATIONS = {
     f"{method} /api/{version}/{path}": operation
-    for version, table in (("v1", _V1), ("v2", _V2 | _EVENTS))
+    for version, table in (("v1", _V1), ("v2", _V2 | _EVENTS | _MERGE_REQUESTS))
     for name, operation in table.items()
     for method, path in [name.split(" ")]
 }

@@ -4,7 +4,7 @@ from nessie_ops.store import once
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.groups import Job
 from nessie_ops.store.heads import WatchedHeads
-from nessie_ops.store.rows import Kind, Move, ReferenceRecord
+from nessie_ops.store.rows import Kind, MergeRequestRecord, Move, ReferenceRecord
 from nessie_ops.store.schema import Upgrade
 from nessie_ops.store.store import Store
 from nessie_ops.store.transactions import NotCached, Objects, Transaction
@@ -15,6 +15,7 @@ __all__ = [
     "Cache",
     "Job",
     "Kind",
+    "MergeRequestRecord",
     "Move",
     "NotCached",
     "Objects",

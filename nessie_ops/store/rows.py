@@ -37,6 +37,17 @@ class ReferenceRecord(NamedTuple):
     properties: str
 
 
+class MergeRequestRecord(NamedTuple):
+    number: int
+    source: str
+    source_hash: str
+    target: str
+    state: str
+    created_at: int
+    updated_at: int
+    document: str
+
+
 class Move(NamedTuple):
     """A row of the reference log; heads are None for "no commit"."""
 
@@ -69,6 +80,9 @@ LOADED = {
 
 SELECT_REFERENCE = 'SELECT "name", "type", "head", "created_at", "properties" FROM "reference" WHERE "name" = ?'
 SELECT_REFERENCES_ANY = SELECT_REFERENCE.removesuffix("= ?") + "= ANY(?::text[])"  # PostgreSQL
+_REQUEST_COLUMNS = ", ".join(f'"{name}"' for name in MergeRequestRecord._fields)
+_REQUEST_MARKS = ", ".join("?" * len(MergeRequestRecord._fields))
+INSERT_REQUEST = f'INSERT INTO "merge_request" ({_REQUEST_COLUMNS}) VALUES ({_REQUEST_MARKS})'
 INSERT_REFERENCE = 'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
 UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-FORMAT = 3  # of the tables and of the bytes in them; see docs/format.md
+FORMAT = 4  # of the tables and of the bytes in them; see docs/format.md
 
 # PostgreSQL moves long values out of the row unless told that rows may fill a page.
 _WHOLE_ROWS = {"postgresql_with": {"toast_tuple_target": 8160}}
@@ -117,7 +117,10 @@ class ReferenceLogRow(SQLModel, table=True):
 
 
 class CounterRow(SQLModel, table=True):
-    """`reference_log`: the greatest sequence number.  Writers change it last, so they commit in its order."""
+    """`reference_log`: the greatest sequence number.  Writers change it last, so they commit in its order.
+
+    `merge_request`: the greatest number of one; there is no such row before the first.
+    """
 
     __tablename__ = "counter"
     __table_args__ = _ROOM_TO_CHANGE
@@ -180,6 +183,25 @@ class IdempotencyKeyRow(SQLModel, table=True):
     expires_at: int = Field(sa_column=_micros())
 
 
+class MergeRequestRow(SQLModel, table=True):
+    """A wish to merge a branch at one commit.  What only its own readers look at is in `document`, JSON."""
+
+    __tablename__ = "merge_request"
+    __table_args__ = (
+        Index("merge_request_state", "state", "number"),
+        Index("merge_request_source", "source", "number"),
+    )
+
+    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    source: str = Field(sa_column=_name(1000))
+    source_hash: str = Field(sa_column=_name(64))
+    target: str = Field(sa_column=_name(1000))
+    state: str = Field(sa_column=_name(20))
+    created_at: int = Field(sa_column=_micros())
+    updated_at: int = Field(sa_column=_micros())
+    document: str = Field(sa_column=_text())
+
+
 def _table(row: type[SQLModel]) -> Table:
     table: Table = row.__table__  # type: ignore[attr-defined]
     return table
@@ -189,7 +211,19 @@ commit, node, content = _table(CommitRow), _table(NodeRow), _table(ContentRow)
 reference, reference_log = _table(ReferenceRow), _table(ReferenceLogRow)
 counter, setting = _table(CounterRow), _table(SettingRow)
 subscriber, dead_letter = _table(SubscriberRow), _table(DeadLetterRow)
-idempotency_key = _table(IdempotencyKeyRow)
+idempotency_key, merge_request = _table(IdempotencyKeyRow), _table(MergeRequestRow)
 metadata = SQLModel.metadata
 reference.c.head.append_foreign_key(ForeignKey(commit.c.id))
-ALL = [commit, node, content, reference, reference_log, counter, setting, subscriber, dead_letter, idempotency_key]
+ALL = [
+    commit,
+    node,
+    content,
+    reference,
+    reference_log,
+    counter,
+    setting,
+    subscriber,
+    dead_letter,
+    idempotency_key,
+    merge_request,
+]

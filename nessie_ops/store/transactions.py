@@ -12,7 +12,7 @@ from nessie_ops.store import rows, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect
 from nessie_ops.store.packing import unpack
-from nessie_ops.store.rows import COLUMNS, Kind, Move, ReferenceRecord
+from nessie_ops.store.rows import COLUMNS, Kind, MergeRequestRecord, Move, ReferenceRecord
 
 IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
 T = TypeVar("T")
@@ -136,6 +136,33 @@ class Transaction:
         """References whose head is this commit."""
         found = self.connection.execute(select(tables.reference).where(tables.reference.c.head == head))
         return [ReferenceRecord(*row) for row in found]
+
+    def get_merge_request(self, number: int, *, lock: bool = False) -> MergeRequestRecord | None:
+        """One merge request; with `lock` nobody else changes it before this transaction ends."""
+        statement = select(tables.merge_request).where(tables.merge_request.c.number == number)
+        row = self.connection.execute(statement.with_for_update() if lock else statement).first()
+        return MergeRequestRecord(*row) if row else None
+
+    def list_merge_requests(
+        self, *, state: str = "", source: str = "", target: str = "", before: int | None = None, limit: int
+    ) -> list[MergeRequestRecord]:
+        """Merge requests, newest first, from below the number `before`."""
+        table = tables.merge_request
+        statement = select(table).order_by(table.c.number.desc()).limit(limit)
+        for column, wanted in ((table.c.state, state), (table.c.source, source), (table.c.target, target)):
+            if wanted:
+                statement = statement.where(column == wanted)
+        if before is not None:
+            statement = statement.where(table.c.number < before)
+        return [MergeRequestRecord(*row) for row in self.connection.execute(statement)]
+
+    def count_merge_requests(self, states: Iterable[str]) -> int:
+        """How many are in these states."""
+        wanted = tables.merge_request.c.state.in_(list(states))
+        found: int = self.connection.execute(
+            select(func.count()).select_from(tables.merge_request).where(wanted)
+        ).scalar_one()
+        return found
 
     def list_moves(
         self, name: str | None, after_seq: int, limit: int, *, newest_first: bool, before_seq: int | None = None

@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from nessie_ops.errors import KeyReused
-from nessie_ops.store import rows
+from nessie_ops.store import rows, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, Statement
 from nessie_ops.store.once import AlreadyAnswered
 from nessie_ops.store.packing import pack, unpack
-from nessie_ops.store.rows import COLUMNS, Kind, Move, ReferenceRecord
+from nessie_ops.store.rows import COLUMNS, Kind, MergeRequestRecord, Move, ReferenceRecord
 from nessie_ops.store.transactions import Transaction, commit_size
 
 T = TypeVar("T")
 EXPIRED_AT_ONCE = 200  # keys that have expired, deleted by one transaction
+_REQUESTS = "merge_request"  # the counter of their numbers
 _DELETING_SHARE = 32  # of so many keys, one makes its transaction delete others
 
 
@@ -38,12 +39,14 @@ class _Staged:
         self.references: dict[str, ReferenceRecord | None] = {}
         self.moves: list[Sequence[Any]] = []
         self.settings: dict[str, str] = {}
+        self.requests: dict[int, MergeRequestRecord] = {}
 
     def add(self, other: _Staged) -> None:
         self.objects |= other.objects
         self.references |= other.references
         self.moves += other.moves
         self.settings |= other.settings
+        self.requests |= other.requests
         for kind, some in other.pending.items():
             self.pending[kind] |= some
 
@@ -141,6 +144,33 @@ class WriteTransaction(Transaction):
             if name in staged.settings:
                 return staged.settings[name]
         return super().get_setting(name)
+
+    def save_merge_request(self, record: MergeRequestRecord) -> None:
+        """Write a new merge request, or all columns of one that is locked."""
+        self._part.requests[record.number] = record
+
+    def get_merge_request(self, number: int, *, lock: bool = False) -> MergeRequestRecord | None:
+        for staged in (self._part, self._done):
+            if number in staged.requests:
+                return staged.requests[number]
+        return super().get_merge_request(number, lock=lock)
+
+    def list_merge_requests(self, **wanted: Any) -> list[MergeRequestRecord]:
+        self.flush()
+        return super().list_merge_requests(**wanted)
+
+    def count_merge_requests(self, states: Iterable[str]) -> int:
+        self.flush()
+        return super().count_merge_requests(states)
+
+    def take_request_number(self) -> int:
+        """The number of the next merge request, lost if it is not used; others wait for theirs until this ends."""
+        row = tables.counter.c.name == _REQUESTS
+        advance = update(tables.counter).where(row).values(value=tables.counter.c.value + 1)
+        if not self.connection.execute(advance).rowcount:
+            self.connection.execute(insert(tables.counter), {"name": _REQUESTS, "value": 1})
+        number: int = self.connection.execute(select(tables.counter.c.value).where(row)).scalar_one()
+        return number
 
     def record_answer(self, key: bytes, digest: bytes, answer: bytes, lifetime_us: int) -> None:
         """Record the answer to the request `digest`, whose key is forgotten after `lifetime_us`.
@@ -240,6 +270,7 @@ class WriteTransaction(Transaction):
         ]
         statements += self._setting_statements()
         statements += self._reference_statements()
+        statements += self._request_statements()
         if done.moves:
             self.has_moves = True
             statements.append((rows.ADVANCE_LOG, (len(done.moves),)))
@@ -258,6 +289,10 @@ class WriteTransaction(Transaction):
     def _setting_statements(self) -> list[Statement]:
         text = 'INSERT INTO "setting" ("name", "value") VALUES (?, ?)' + self._dialect.upsert_clause("name", ("value",))
         return [(text, (name, self._done.settings[name])) for name in sorted(self._done.settings)]
+
+    def _request_statements(self) -> list[Statement]:
+        text = rows.INSERT_REQUEST + self._dialect.upsert_clause("number", MergeRequestRecord._fields[1:])
+        return [(text, self._done.requests[number]) for number in sorted(self._done.requests)]
 
     def _reference_statements(self) -> list[Statement]:
         statements: list[Statement] = []
