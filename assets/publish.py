@@ -1,5 +1,8 @@
 """The last assets of a run: what was checked is pinned as a commit, and that commit is merged into main, once."""
 
+import os
+from collections.abc import Iterator
+
 import dagster as dg
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG, RETRY_STRATEGY_TAG
@@ -8,22 +11,47 @@ from assets import checks
 from assets.bronze import bronze_assets
 from assets.code_version import get_code_version
 from assets.gold import gold_assets
+from assets.merge_requests import ask_to_merge
 from assets.run_branches import RebaseNeeded, validate
 from assets.run_branches import publish as publish_branch
 from assets.runs import (
     REBASE_TAG,
+    REQUEST_TAG,
     VALIDATED_TAG,
     branch_of,
     evaluations,
     evidence_of,
     month_of,
+    parent_of,
     remembered,
 )
 from assets.silver import silver_assets
 from assets.tables import months
 from assets.transforms.tables import TABLES
-from nessie_ops.model import NewCommit
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import CheckResult, NewCommit
 from resources.catalog import CatalogResource
+
+PUBLISH_VARIABLE = "NESSIE_OPS_PUBLISH"
+MAX_SUMMARY = 1_000  # characters of what a check found
+
+
+class PublishConfig(dg.Config):
+    """`publish`: `merge`, or `sensor` to ask by a merge request that a sensor follows; empty: NESSIE_OPS_PUBLISH.
+
+    A request `needs_approval` when a person must look at it, too; `author` is who asks, by default the job.
+    """
+
+    publish: str = ""
+    needs_approval: bool = False
+    author: str = ""
+
+    def waits(self) -> bool:
+        """Whether the run ends with a merge request; BadRequest for another word."""
+        text = self.publish or os.environ.get(PUBLISH_VARIABLE) or "merge"
+        if text not in ("merge", "sensor"):
+            raise BadRequest(f"publish: '{text[:40]}' is neither merge nor sensor.")
+        return text == "sensor"
 
 
 @dg.asset(
@@ -45,12 +73,46 @@ def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg
     deps=[validated],
     group_name="run",
     kinds={"iceberg"},
+    output_required=False,
     description="The validated commit, merged into main as one commit for all tables.",
 )
-def publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
+def publish(
+    context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource
+) -> Iterator[dg.MaterializeResult]:
+    if config.waits():
+        _ask(context, config, catalog)  # and is materialized by the run that merges
+    else:
+        yield _publish(context, catalog)
+
+
+def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource) -> None:
+    run, found = context.run, evaluations(context.instance, context.run)
+    results = [
+        CheckResult(name=label, passed=found[label].passed, summary=(found[label].description or "")[:MAX_SUMMARY])
+        for label in sorted(found)
+    ]
+    required = [audit.label for audit in checks.all_rules(month_of(run)) if audit.blocking]
+    author, needs = config.author or run.job_name, config.needs_approval
+    _stop_if_ended(context)
+    request = ask_to_merge(
+        catalog.client,
+        catalog.main,
+        branch_of(run),
+        _message(context),
+        results,
+        required,
+        author=author,
+        needs_approval=needs,
+    )
+    context.instance.add_run_tags(run.run_id, {REQUEST_TAG: str(request.number)})
+    waits = f" It waits for {', '.join(request.waits_for)}." if request.waits_for else ""
+    context.log.info(f"Asked by merge request {request.number} for the merge of {branch_of(run)}.{waits}")
+
+
+def _publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
     run, message = context.run, _message(context)
     commit = remembered(context.instance, run, VALIDATED_TAG)
-    is_again = run.parent_run_id is not None  # the first run has no earlier attempt whose quarantine it could lift
+    is_again = parent_of(run) is not None  # the first run has no earlier attempt whose quarantine it could lift
     _stop_if_ended(context)  # last, so that little time is left between looking and merging
     try:
         done = publish_branch(catalog.client, catalog.main, branch_of(run), message, commit, release=is_again)

@@ -182,7 +182,7 @@ def publish(
         return Published(done, already=True)
     if CONFLICTS in branch.properties:
         raise _rebase_needed(branch, main)
-    commit = _check_mergeable(branch)
+    commit = check_mergeable(branch)
     done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
     already = done is not None
     if done is None:
@@ -284,7 +284,7 @@ def _rebase_needed(branch: Reference, main: str) -> RebaseNeeded:
     return RebaseNeeded(message, tuple(tables.split(", ")), again=rebases < MAX_REBASES)
 
 
-def _check_mergeable(branch: Reference) -> CommitHash:
+def check_mergeable(branch: Reference) -> CommitHash:
     """The validated commit of a branch that ends there; NotValidated when there is none."""
     validated = branch.properties.get(VALIDATED)
     if validated is None:

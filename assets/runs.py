@@ -7,7 +7,7 @@ branch's own properties say; where they differ, the branch is right.
 from __future__ import annotations
 
 import dagster as dg
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG
 
 from assets.run_branches import Evidence, branch_name
 from assets.transforms.audits import Audit
@@ -19,6 +19,7 @@ from nessie_ops.model import ContentKey, parse_hash
 
 BRANCH_TAG, BASE_TAG, VALIDATED_TAG = "nessie/branch", "nessie/base_hash", "nessie/validated_hash"
 REBASE_TAG = "nessie/rebase"
+REQUEST_TAG = "nessie/merge_request"  # the number of the request to merge the run's branch
 READ_AT = "nessie/read_at"  # metadata of a check: the commit at which it read
 _MAX_LINEAGE = 50  # re-executions of re-executions that are looked through
 
@@ -27,7 +28,12 @@ Evaluations = dict[str, dg.AssetCheckEvaluation]
 
 def root_of(run: dg.DagsterRun) -> str:
     """The id of the first of a run's re-executions."""
-    return run.root_run_id or run.run_id
+    return run.root_run_id or run.tags.get(ROOT_RUN_ID_TAG) or run.run_id
+
+
+def parent_of(run: dg.DagsterRun) -> str | None:
+    """The id of the run that this one re-executes.  Runs that sensors launch have it as a tag alone."""
+    return run.parent_run_id or run.tags.get(PARENT_RUN_ID_TAG)
 
 
 def branch_of(run: dg.DagsterRun) -> str:
@@ -72,7 +78,7 @@ def label_of(evaluation: dg.AssetCheckEvaluation) -> str:
 def lineage(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterRun]:
     """The run, the one that it re-executes, and so on, newest first."""
     runs = [run]
-    while (parent := runs[-1].parent_run_id) and len(runs) < _MAX_LINEAGE:
+    while (parent := parent_of(runs[-1])) and len(runs) < _MAX_LINEAGE:
         found = instance.get_run_by_id(parent)
         if found is None:
             break

@@ -17,6 +17,7 @@ from resources.collection import GarbageCollection
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
 from schedules.jobs import collect_garbage, delete_garbage, find_garbage, load_month, reap_branches
+from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 
@@ -27,9 +28,9 @@ def build() -> dg.Definitions:
     return dg.Definitions(
         assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets, *collection_assets],
         asset_checks=[*all_checks, *collection_checks],
-        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage],
+        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage, *merging_jobs],
         schedules=all_schedules,
-        sensors=all_sensors,
+        sensors=[*all_sensors, follow_merge_requests],
         resources={
             "catalog": catalog,
             "collection": GarbageCollection(catalog=catalog),

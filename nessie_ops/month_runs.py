@@ -21,7 +21,7 @@ from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, RETRY_STRATEGY_TAG, ROOT_RUN_ID_TAG
 
 from assets.run_branches import MAX_REBASES, find_published
-from assets.runs import VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
+from assets.runs import REQUEST_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
 from assets.transforms.months import Month
 from nessie_ops.errors import BadRequest, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import CommitHash
@@ -148,6 +148,8 @@ def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, attempts: int) -> 
     if ended.status == dg.DagsterRunStatus.SUCCESS:
         catalog, validated = CatalogResource(), remembered(instance, ended, VALIDATED_TAG)
         commit = find_published(catalog.client, catalog.main, branch_of(ended), validated or "")
+        if commit is None and REQUEST_TAG in ended.tags:
+            reason = f"it waits to be merged: merge request {ended.tags[REQUEST_TAG]}"
     else:
         reason = get_reason(instance, ended)
     checks = evaluations(instance, ended)

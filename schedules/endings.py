@@ -6,7 +6,7 @@ import dagster as dg
 from dagster._core.storage.tags import ROOT_RUN_ID_TAG, WILL_RETRY_TAG
 
 from assets.run_branches import quarantine
-from assets.runs import branch_of, evaluations, root_of
+from assets.runs import branch_of, evaluations, parent_of, root_of
 from nessie_ops.client import NessieClient
 
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -44,7 +44,7 @@ def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 def is_live(instance: dg.DagsterInstance, root_run_id: str) -> bool | None:
     """Whether a run with this root may still write to its branch; None when the instance knows no such run."""
     runs = _group(instance, root_run_id)
-    retried = {run.parent_run_id for run in runs}  # their tag still says that they will be
+    retried = {parent_of(run) for run in runs}  # their tag still says that they will be
     waiting = [run for run in runs if run.run_id not in retried and _will_be_retried(run)]
     return bool(waiting) or any(run.status not in FINISHED for run in runs) if runs else None
 
@@ -61,7 +61,7 @@ def _will_be_retried(run: dg.DagsterRun) -> bool:
 
 
 def _is_taken_over(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    return any(other.parent_run_id == run.run_id for other in _group(instance, root_of(run)))
+    return any(parent_of(other) == run.run_id for other in _group(instance, root_of(run)))
 
 
 def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:

@@ -11,7 +11,8 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.branch import RETRY_TAGS
 from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
-from assets.run_branches import reap
+from assets.merge_requests import list_waiting
+from assets.run_branches import branch_name, reap
 from nessie_ops.errors import BadRequest
 from resources.catalog import CatalogResource
 from schedules.endings import is_live
@@ -57,7 +58,12 @@ delete_garbage = dg.define_asset_job(
 
 @dg.op
 def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -> None:
-    marked, deleted = reap(catalog.client, lambda root: is_live(context.instance, root), get_quarantine_time())
+    waiting = {request.source for request in list_waiting(catalog.client)}
+
+    def needed(root: str) -> bool | None:
+        return branch_name(root) in waiting or is_live(context.instance, root)
+
+    marked, deleted = reap(catalog.client, needed, get_quarantine_time())
     context.log.info(f"Quarantined: {', '.join(marked) or 'none'}.  Deleted: {', '.join(deleted) or 'none'}.")
 
 

@@ -25,7 +25,7 @@ class _Document(msgspec.Struct, frozen=True, omit_defaults=True):
     conflicts: tuple[Conflict, ...] = ()
     merge_hash: CommitHash | None = None
     steps: tuple[MergeRequestStep, ...] = ()
-    properties: dict[str, str] = {}
+    properties: dict[str, tuple[str, ...]] = {}
 
 
 _FIELDS = _Document.__struct_fields__

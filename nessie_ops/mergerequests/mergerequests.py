@@ -188,8 +188,7 @@ class MergeRequests:
         return self._change(number, change)
 
     def _merge(self, tx: WriteTransaction, request: MergeRequest, now: datetime, by: str) -> MergeRequest:
-        said = request.properties | {NUMBER: str(request.number)}
-        properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in said.items()}
+        properties = request.properties | {NUMBER: (str(request.number),)}
         authors = (request.author,) if request.author else ()
         message = "\n\n".join(part for part in (request.title, request.reason) if part)
         meta = NewCommit(message=message, committer=by, authors=authors, properties=properties)

@@ -44,7 +44,7 @@ class NewMergeRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     required_checks: tuple[str, ...] = ()
     needs_approval: bool = False
     delete_source: bool = False
-    properties: dict[str, str] = {}
+    properties: dict[str, tuple[str, ...]] = {}
 
 
 class MergeRequestStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,7 +86,7 @@ class MergeRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: datetime
     updated_at: datetime
     steps: tuple[MergeRequestStep, ...] = ()
-    properties: dict[str, str] = {}
+    properties: dict[str, tuple[str, ...]] = {}
 
     @property
     def is_green(self) -> bool:

@@ -47,7 +47,7 @@ def vouch(requests: Requests, request: MergeRequest) -> MergeRequest:
 
 def test_it_is_merged_once_all_checks_passed(versions: VersionStore, requests: Requests) -> None:
     at = branch(versions)
-    request = ask(requests, title="Load May", reason="New month", delete_source=True, properties={"run": "7"})
+    request = ask(requests, title="Load May", reason="New month", delete_source=True, properties={"run": ("7",)})
     assert (request.number, request.source_hash, request.target, request.state) == (1, at, "main", OPEN)
     assert request.waits_for == ("rows", "keys") and not request.is_green
     with pytest.raises(MergeRequestNotReady, match="waits for: rows, keys"):
@@ -198,7 +198,7 @@ def test_listings_page_and_filter(versions: VersionStore, requests: Requests) ->
         ({"reason": "x" * 4001}, "reason"),
         ({"required_checks": ("a", "a")}, "requiredChecks"),
         ({"required_checks": ("",)}, "requiredChecks"),
-        ({"properties": {"a": "x" * 17_000}}, "properties"),
+        ({"properties": {"a": ("x" * 17_000,)}}, "properties"),
     ],
 )
 def test_bad_input_names_the_field(
