@@ -18,6 +18,7 @@ from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
 from schedules.jobs import collect_garbage, delete_garbage, find_garbage, load_month, reap_branches
 from schedules.merging import follow_merge_requests, merging_jobs
+from schedules.observing import observe_commits
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 
@@ -30,7 +31,7 @@ def build() -> dg.Definitions:
         asset_checks=[*all_checks, *collection_checks],
         jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage, *merging_jobs],
         schedules=all_schedules,
-        sensors=[*all_sensors, follow_merge_requests],
+        sensors=[*all_sensors, follow_merge_requests, observe_commits],
         resources={
             "catalog": catalog,
             "collection": GarbageCollection(catalog=catalog),

@@ -1,0 +1,75 @@
+"""Commits of other clients become observations of the assets that they changed, each once; without Spark."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from nessie_ops.client import NessieClient
+from nessie_ops.definitions import build
+from nessie_ops.errors import BadRequest
+from nessie_ops.model import NewCommit, Put, ReferenceType
+from resources.catalog import CatalogResource
+from schedules.observing import WATCH_VARIABLE, observe_commits
+from tests.versioning.helpers import key, namespace, table
+
+
+def write(client: NessieClient, path: str, n: int, branch: str = "main", meta: NewCommit | None = None) -> str:
+    at = client.get_reference(branch).hash
+    known = client.get_contents(at, [key(path)]).get(key(path))
+    puts = [Put(key(path), table(n, str(known.id) if known else None))]
+    meta = meta or NewCommit(message=f"by hand: {path}", authors=("ann",))
+    return client.commit(branch, at, meta, puts).target_branch.hash
+
+
+def tick(instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[dg.AssetObservation], str]:
+    context = dg.build_sensor_context(
+        instance=instance, cursor=cursor, definitions=build(), resources={"catalog": CatalogResource()}
+    )
+    found = observe_commits(context)
+    assert isinstance(found, dg.SensorResult) and found.cursor
+    return list(found.asset_events), found.cursor  # type: ignore[arg-type]
+
+
+def test_commits_of_others_are_observed_once(
+    client: NessieClient, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = client.get_reference("main").hash
+    client.commit(
+        "main", start, NewCommit(message="n"), [Put(key(name), namespace(name)) for name in ("bronze", "silver")]
+    )
+    write(client, "bronze.flights", 1)
+    seen, cursor = tick(instance, None)
+    assert seen == [], "it begins now"
+
+    at = write(client, "bronze.flights", 2)
+    write(client, "silver.other", 1)  # no asset
+    client.create_reference(ReferenceType.BRANCH, "etl/x", client.get_reference("main").hash)
+    write(client, "silver.flights", 1, "etl/x")  # not watched
+    ours = NewCommit(message="published", properties={"nessie_ops.run_id": ("7",)})
+    write(client, "bronze.weather", 1, meta=ours)
+    seen, after = tick(instance, cursor)
+    assert [(row.asset_key.path, row.metadata["nessie/commit"].value) for row in seen] == [(["bronze", "flights"], at)]
+    metadata = seen[0].metadata
+    assert (metadata["author"].value, metadata["operation"].value) == ("ann", "PUT")
+    assert tick(instance, cursor)[0][0].metadata == metadata, "a tick that is repeated sees the same"
+    assert tick(instance, after) == ([], after)
+
+    monkeypatch.setenv(WATCH_VARIABLE, "main|etl/.*")
+    seen, _ = tick(instance, cursor)
+    assert {row.metadata["nessie/reference"].value for row in seen} == {"main", "etl/x"}
+    monkeypatch.setenv(WATCH_VARIABLE, "(")
+    with pytest.raises(BadRequest, match=WATCH_VARIABLE):
+        tick(instance, cursor)
+
+
+def test_it_goes_on_where_it_stopped(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    _, cursor = tick(instance, None)
+    commits = [write(client, "bronze.planes", n) for n in range(230)]
+    seen = []
+    while found := tick(instance, cursor):
+        seen += [row.metadata["nessie/commit"].value for row in found[0]]
+        if found[1] == cursor:
+            break
+        cursor = found[1]
+    assert seen == commits
