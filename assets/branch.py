@@ -18,9 +18,17 @@ RETRY_TAGS = {
 }
 
 
+class BranchConfig(dg.Config):
+    """`base`: the state that a new branch begins with, such as a tag, `main~3` or a hash; empty: main as it is now."""
+
+    base: str = ""
+
+
 @dg.asset(group_name="run", kinds={"iceberg"}, description="The run's own branch of the catalog.")
-def run_branch(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
-    opened = open_branch(catalog.client, catalog.main, branch_of(context.run), NAMESPACES)
+def run_branch(
+    context: dg.AssetExecutionContext, config: BranchConfig, catalog: CatalogResource
+) -> dg.MaterializeResult:
+    opened = open_branch(catalog.client, catalog.main, branch_of(context.run), NAMESPACES, base=config.base)
     tags = {BRANCH_TAG: opened.name, BASE_TAG: opened.base}
     context.instance.add_run_tags(context.run.run_id, {**tags, **RETRY_TAGS})
     context.log.info(f"{'Resuming' if opened.resumed else 'Writing to'} {opened.name}, based on {opened.base[:12]}.")

@@ -14,6 +14,7 @@ Spark; touches no branch without the prefix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -51,6 +52,8 @@ MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row n
 MAX_REASON = 500  # characters of a quarantine's reason
 _MAX_LOG = 1_000  # commits of main looked through for one that is already there
 _TRIES = 5  # of a commit that others may precede; each loss means that another succeeded
+
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 Clock = Callable[[], datetime]
 
@@ -103,6 +106,11 @@ def branch_name(root_run_id: str) -> str:
     return f"{PREFIX}{root_run_id}"
 
 
+def find_state(client: NessieClient, text: str) -> CommitHash:
+    """The commit of a state of the past: a hash, or a reference with relative parts; ReferenceNotFound, BadRequest."""
+    return client.resolve(f"@{text}" if _HASH.fullmatch(text) else text).hash
+
+
 def ensure_namespaces(client: NessieClient, main: str, names: Iterable[str]) -> CommitHash:
     """main's head, once it has the namespaces; one commit for all that are missing."""
     keys = [ContentKey.of(name) for name in names]
@@ -121,16 +129,17 @@ def ensure_namespaces(client: NessieClient, main: str, names: Iterable[str]) -> 
 
 
 def open_branch(
-    client: NessieClient, main: str, name: str, namespaces: Iterable[str], clock: Clock = utc_now
+    client: NessieClient, main: str, name: str, namespaces: Iterable[str], clock: Clock = utc_now, *, base: str = ""
 ) -> OpenBranch:
     """The branch `name`: new at main's head, as an earlier attempt left it, or after a conflict moved to main's head.
 
-    Opening lifts a quarantine, as it is what a person who re-executes the run asks for.
+    A new one begins at `base` when that is given, which may be any state of the past.  Opening lifts a quarantine, as it is what a person who re-executes the run asks for.
     """
     _check_owned(name)
     head = ensure_namespaces(client, main, namespaces)
     found = _find(client, name)
     if found is None:
+        head = find_state(client, base) if base else head
         properties = {BASE: head, REBASES: "0", OPENED_AT: clock().isoformat(timespec="seconds")}
         try:
             created = client.create_reference(ReferenceType.BRANCH, name, head, properties=properties)

@@ -19,6 +19,7 @@ from resources.spark import EnvironmentSpark, SparkLake
 from schedules.jobs import collect_garbage, delete_garbage, find_garbage, load_month, reap_branches
 from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.observing import observe_commits
+from schedules.repairs import repair_jobs
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 
@@ -29,7 +30,7 @@ def build() -> dg.Definitions:
     return dg.Definitions(
         assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets, *collection_assets],
         asset_checks=[*all_checks, *collection_checks],
-        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage, *merging_jobs],
+        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage, *merging_jobs, *repair_jobs],
         schedules=all_schedules,
         sensors=[*all_sensors, follow_merge_requests, observe_commits],
         resources={

@@ -1,0 +1,98 @@
+"""Jobs for people: discarding a run, undoing what it published, opening a state of the past; without Spark."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from assets.merge_requests import ask_to_merge
+from assets.run_branches import branch_name, open_branch, publish, validate
+from nessie_ops.client import NessieClient
+from nessie_ops.definitions import build
+from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
+from nessie_ops.model import CheckResult, CommitHash, MergeRequestState, NewCommit, Put
+from tests.versioning.helpers import key, table
+
+
+def write(client: NessieClient, branch: str, path: str, n: int) -> CommitHash:
+    at = client.get_reference(branch).hash
+    known = client.get_contents(at, [key(path)]).get(key(path))
+    puts = [Put(key(path), table(n, str(known.id) if known else None))]
+    return client.commit(branch, at, NewCommit(message="m"), puts).target_branch.hash
+
+
+def load(client: NessieClient, run_id: str, path: str, n: int) -> CommitHash:
+    """What a run does that loads one table; main's new commit."""
+    name = branch_name(run_id)
+    open_branch(client, "main", name, ["bronze"])
+    write(client, name, path, n)
+    validate(client, name, [])
+    meta = NewCommit(message=f"Load {n}", properties={"nessie_ops.run_id": (run_id,)})
+    return publish(client, "main", name, meta).commit
+
+
+def run(instance: dg.DagsterInstance, job: str, op: str, **config: str) -> dg.ExecuteInProcessResult:
+    found = build().resolve_job_def(job)
+    return found.execute_in_process(
+        run_config={"ops": {op: {"config": config}}}, instance=instance, raise_on_error=False
+    )
+
+
+def test_what_a_run_published_is_undone_by_a_new_commit(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    load(client, "r1", "bronze.a", 1)
+    before = client.get_contents(client.get_reference("main").hash, [key("bronze.a")])
+    load(client, "r2", "bronze.a", 2)
+    load(client, "r3", "bronze.b", 3)
+    config = {"run_id": "r2", "by": "ann", "reason": "wrong delivery"}
+    assert run(instance, "revert_run", "revert_published", **config).success
+    head = client.get_reference("main").hash
+    assert client.get_contents(head, [key("bronze.a")]) == before
+    assert key("bronze.b") in client.get_contents(head, [key("bronze.b")]), "what came later stays"
+    meta = client.get_commit(head)
+    assert meta.message == "Revert run r2: Load 2\n\nwrong delivery" and meta.authors == ("ann",)
+    assert run(instance, "revert_run", "revert_published", **config).success
+    assert client.get_reference("main").hash == head, "once"
+
+
+def test_what_later_commits_changed_is_not_undone(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    load(client, "s1", "bronze.c", 1)
+    load(client, "s2", "bronze.c", 2)
+    head = client.get_reference("main").hash
+    result = run(instance, "revert_run", "revert_published", run_id="s1")
+    [failure] = result.get_step_failure_events()
+    assert failure.step_failure_data.error and "bronze.c" in str(failure.step_failure_data.error.to_string())
+    assert client.get_reference("main").hash == head
+    assert not run(instance, "revert_run", "revert_published", run_id="unknown").success
+
+
+def test_a_run_is_discarded(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    name = branch_name("t1")
+    open_branch(client, "main", name, ["bronze"])
+    write(client, name, "bronze.d", 1)
+    validate(client, name, [])
+    found = [CheckResult(name="rows", passed=True)]
+    asked = ask_to_merge(client, "main", name, NewCommit(message="Load"), found, ["rows"])
+    assert run(instance, "discard_run", "discard_branch", run_id="t1", reason="not wanted").success
+    with pytest.raises(ReferenceNotFound):
+        client.get_reference(name)
+    closed = client.get_merge_request(asked.number)
+    assert (closed.state, closed.outcome) == (MergeRequestState.CLOSED, "not wanted")
+    assert run(instance, "discard_run", "discard_branch", run_id="t1").success, "once more does nothing"
+
+
+def test_a_state_of_the_past_is_read_only_and_runs_begin_there(
+    client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    before = client.get_reference("main").hash
+    load(client, "u1", "bronze.e", 1)
+    assert run(instance, "open_past", "open_state", at=before, name="before").success
+    tag = client.get_reference("read/before")
+    assert tag.hash == before
+    with pytest.raises((BadRequest, ReferenceConflict)):
+        write(client, "read/before", "bronze.e", 2)
+    assert run(instance, "open_past", "open_state", at=before, name="before").success
+    assert not run(instance, "open_past", "open_state", at="main", name="before").success
+    opened = open_branch(client, "main", branch_name("u2"), ["bronze"], base="read/before")
+    assert (opened.head, opened.base) == (before, before)
+    client.delete_reference("read/before", before)
+    assert client.list_references(prefix="read/") == []
