@@ -133,7 +133,8 @@ def open_branch(
 ) -> OpenBranch:
     """The branch `name`: new at main's head, as an earlier attempt left it, or after a conflict moved to main's head.
 
-    A new one begins at `base` when that is given, which may be any state of the past.  Opening lifts a quarantine, as it is what a person who re-executes the run asks for.
+    A new one begins at `base` when that is given, which may be any state of the past.  Opening lifts a quarantine,
+    as it is what a person who re-executes the run asks for.
     """
     _check_owned(name)
     head = ensure_namespaces(client, main, namespaces)
