@@ -45,7 +45,7 @@ def make_app() -> typer.Typer:
     app = build_app(_serve)
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
-    app.command("run")(make_run(_run_month))
+    app.add_typer(make_run(_run_month), name="run")
     return app
 
 

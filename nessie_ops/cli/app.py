@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nessie_ops.cli import apply, branch, check, events, gc, inspect, mergerequest, store
+from nessie_ops.cli import apply, branch, check, events, gc, inspect, mergerequest, provenance, store
 from nessie_ops.cli.output import print_version
 from nessie_ops.cli.serve import Serve, make_serve
 from nessie_ops.errors import NessieOpsError
@@ -30,7 +30,7 @@ def build_app(serve: Serve) -> typer.Typer:
     app.add_typer(gc.app, name="gc")
     app.add_typer(mergerequest.app, name="merge-request")
     app.add_typer(store.app, name="store")
-    for name, command in (inspect.COMMANDS | apply.COMMANDS).items():
+    for name, command in (inspect.COMMANDS | apply.COMMANDS | provenance.COMMANDS).items():
         app.command(name)(command)
     return app
 

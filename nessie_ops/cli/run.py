@@ -1,4 +1,4 @@
-"""`nessie-ops run`."""
+"""`nessie-ops run` and `nessie-ops run show`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Annotated, Protocol
 
 import typer
 
+from nessie_ops.catalog.runwork import Written, find_run
+from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
+from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.cli.provenance import describe_commit, open_tables
 from nessie_ops.errors import BadRequest
 
 
@@ -16,16 +20,25 @@ class RunMonth(Protocol):
     def __call__(self, *, month: str, source: str, resume: str, all_steps: bool) -> int: ...
 
 
-def make_run(run_month: RunMonth) -> Callable[..., None]:
-    """The command that calls `run_month`."""
+def make_run(run_month: RunMonth) -> typer.Typer:
+    """The command that calls `run_month`, with `show` below it."""
+    app = typer.Typer(help="Load a month; show what a run did.", invoke_without_command=True)
+    app.callback()(_make_command(run_month))
+    app.command("show")(show)
+    return app
 
+
+def _make_command(run_month: RunMonth) -> Callable[..., None]:
     def command(
+        context: typer.Context,
         month: Annotated[str, typer.Option(help="The month to load, as YYYY-MM.")] = "",
         source: Annotated[str, typer.Option(help="Folder of the deliveries; by default the packaged ones.")] = "",
         resume: Annotated[str, typer.Option(help="A failed or cancelled run to execute again instead.")] = "",
         all_steps: Annotated[bool, typer.Option("--all-steps", help="Resume from the start.")] = False,
     ) -> None:
         """Load a month on a branch, check it, and publish it, in this process; 0 only if it was published."""
+        if context.invoked_subcommand:
+            return
         if bool(month) == bool(resume):
             raise BadRequest("give either --month or --resume.")
         if resume and source:
@@ -33,3 +46,31 @@ def make_run(run_month: RunMonth) -> Callable[..., None]:
         raise typer.Exit(run_month(month=month, source=source, resume=resume, all_steps=all_steps))
 
     return command
+
+
+def show(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")],
+    target: Annotated[str, typer.Option("--on", help="The branch that it publishes to; - is the default.")] = "-",
+    warehouse: Annotated[str, typer.Option(envvar="NESSIE_OPS_WAREHOUSE", help="Of a store of one's own.")] = "",
+    uri: Uri = "",
+    store: StoreUrl = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show all that a run wrote, which state it read, and what became of it."""
+    with open_catalog(uri, store) as catalog, open_tables(catalog, store, warehouse) as load:
+        name = catalog.default_branch if target == "-" else target
+        found = find_run(catalog, name, run_id, load)
+    if as_json:
+        print_json({**found._asdict(), "written": [row._asdict() for row in found.written]})
+        return
+    print_rows([("run", found.run_id), ("state", found.state), ("branch", found.branch), ("read", found.read_at)])
+    if found.commit:
+        print_rows(describe_commit(found.commit))
+    if found.reason:
+        typer.echo(f"because {found.reason}")
+    print_rows([(row.change, row.key, _count_rows(row), str(row.snapshot_after or "")) for row in found.written])
+
+
+def _count_rows(row: Written) -> str:
+    added, removed = row.figures.get("added-records", 0), row.figures.get("deleted-records", 0)
+    return f"+{added:,} -{removed:,} rows" if row.figures else ""

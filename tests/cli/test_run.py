@@ -21,9 +21,7 @@ def app(seen: list[dict[str, object]]) -> typer.Typer:
         seen.append({"month": month, "source": source, "resume": resume, "all_steps": all_steps})
         return 1
 
-    app = typer.Typer()
-    app.command()(make_run(load))
-    return app
+    return make_run(load)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Where a table's data comes from: which commit of a reference brought a snapshot, a file, or the rows of a predicate.
+
+A snapshot is in the metadata of every later version of its table until it expires, so the oldest version that lists it
+is found by halves: the history of one table costs one pass over the log and some ten metadata files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nessie_ops.errors import BadRequest, ContentNotFound
+from nessie_ops.model import CommitHash, CommitMeta, ContentKey, IcebergTable, LogEntry, PutLog
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+MAX_FILES = 1_000  # with rows of a predicate, that are told
+_PAGE = 1_000
+
+Load = Callable[[CommitHash], "Table"]
+"""The table as it is at a commit."""
+
+
+class History(Protocol):
+    """A version store, or a client of one."""
+
+    def list_log(
+        self, at: CommitHash, *, limit_hash: CommitHash | None = None, limit: int = 250, with_operations: bool = False
+    ) -> list[LogEntry]:
+        """Commits from `at` backwards."""
+
+
+class Version(NamedTuple):
+    """A commit that put a table, with the snapshot that it then had; None for a table without one."""
+
+    meta: CommitMeta
+    snapshot_id: int | None
+
+
+class Origin(NamedTuple):
+    """A snapshot and the commit that brought it; None when no commit that is left has it.
+
+    `summary` is Iceberg's: `operation`, `added-records`, `deleted-records`, `total-records` and others.  `files` are
+    those that were asked for and came with this snapshot.
+    """
+
+    snapshot_id: int | None
+    summary: dict[str, str]
+    commit: CommitMeta | None
+    files: tuple[str, ...] = ()
+
+
+class Wanted(NamedTuple):
+    """What is asked about: a snapshot, a file by its path or the end of it, or rows; none of them: what is newest."""
+
+    snapshot_id: int | None = None
+    file: str = ""
+    rows: str = ""
+
+
+def list_versions(history: History, head: CommitHash, key: ContentKey) -> Iterator[Version]:
+    """The commits on the line from `head` that put the table `key`, newest first; ends where it was deleted before."""
+    at, seen = head, None
+    while True:
+        entries = history.list_log(at, limit=_PAGE, with_operations=True)
+        for entry in entries if seen is None else entries[1:]:
+            for operation in entry.operations or ():
+                if operation.key == key:
+                    content = operation.content if isinstance(operation, PutLog) else None
+                    if not isinstance(content, IcebergTable):
+                        return
+                    snapshot = content.snapshot_id
+                    yield Version(entry.commit_meta, None if snapshot < 0 else snapshot)
+        if not entries or entries[-1].commit_meta.hash == seen:
+            return
+        at = seen = entries[-1].commit_meta.hash
+
+
+def find_commit(versions: Sequence[Version], snapshot_id: int, load: Load) -> CommitMeta | None:
+    """The oldest of a table's versions, newest first, that has a snapshot; None when none has."""
+    exact = [version.meta for version in versions if version.snapshot_id == snapshot_id]
+    if exact and exact[-1] == versions[-1].meta:
+        return exact[-1]
+    newest = versions.index(next(version for version in versions if version.meta == exact[-1])) if exact else 0
+    if not exact and not _has(load, versions[0].meta, snapshot_id):
+        return None
+    low, high = newest, len(versions) - 1  # `low` has it; what is older than `high` is not known to lack it
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _has(load, versions[middle].meta, snapshot_id):
+            low = middle
+        else:
+            high = middle - 1
+    return versions[low].meta
+
+
+def _has(load: Load, meta: CommitMeta, snapshot_id: int) -> bool:
+    return any(snapshot.snapshot_id == snapshot_id for snapshot in load(meta.hash).metadata.snapshots)
+
+
+def trace(history: History, head: CommitHash, key: ContentKey, load: Load, wanted: Wanted) -> list[Origin]:
+    """The snapshots that `wanted` asks for, each with the commit that brought it; newest first.
+
+    ContentNotFound when `key` is no table at `head`; BadRequest when there is no such snapshot, file or column.
+    """
+    versions = list(list_versions(history, head, key))
+    if not versions:
+        raise ContentNotFound(f"'{key}' is no table at {head}.", key)
+    table = load(head)
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    return [
+        Origin(id, _summary(known.get(id) if id is not None else None), _commit_of(versions, id, load), tuple(files))
+        for id, files in _choose(table, wanted)
+    ]
+
+
+def _commit_of(versions: Sequence[Version], id: int | None, load: Load) -> CommitMeta | None:
+    return versions[-1].meta if id is None else find_commit(versions, id, load)
+
+
+def _choose(table: Table, wanted: Wanted) -> list[tuple[int | None, list[str]]]:
+    if wanted.snapshot_id is not None:
+        return [(wanted.snapshot_id, [])]
+    if wanted.file:
+        found = _files_of(table, lambda path: path.endswith(wanted.file))
+        if not found:
+            raise BadRequest(f"file: no data or delete file of the table now ends with '{wanted.file[:200]}'.")
+    elif wanted.rows:
+        paths = _files_with(table, wanted.rows)
+        found = _files_of(table, lambda path: path in paths)
+    else:
+        current = table.current_snapshot()
+        return [(current.snapshot_id if current else None, [])]
+    order = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+    return sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1, reverse=True)
+
+
+def _files_of(table: Table, matches: Callable[[str], bool]) -> dict[int | None, list[str]]:
+    """Files of the current snapshot by the snapshot that added them."""
+    found: dict[int | None, list[str]] = {}
+    snapshot = table.current_snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if matches(entry.data_file.file_path):
+                found.setdefault(entry.snapshot_id, []).append(entry.data_file.file_path)
+    return found
+
+
+def _files_with(table: Table, predicate: str) -> set[str]:
+    """Data files that hold rows for which a predicate is true, at most MAX_FILES; BadRequest when it cannot be read."""
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    try:
+        scan: Any = table.scan(row_filter=predicate)
+        tasks = list(scan.plan_files())
+    except Exception as error:  # of PyIceberg's parser and of its binding to the schema
+        raise BadRequest(f"row: '{predicate[:200]}' cannot be read: {str(error)[:300]}") from error
+    found: set[str] = set()
+    for task in tasks:
+        reader = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter, scan.case_sensitive, limit=1)
+        if reader.to_table([task]).num_rows:
+            found.add(task.file.file_path)
+        if len(found) == MAX_FILES:
+            break
+    return found
+
+
+def _summary(snapshot: Any) -> dict[str, str]:
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    return {"operation": snapshot.summary.operation.value, **snapshot.summary.additional_properties}

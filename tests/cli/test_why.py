@@ -1,0 +1,173 @@
+"""`nessie-ops why` names the commit and the run that brought a snapshot, a file or rows: in process and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer
+from click.testing import Result
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, NestedField, StringType
+from typer.testing import CliRunner
+
+from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
+from nessie_ops.cli import build_app
+from nessie_ops.cli.run import make_run
+from nessie_ops.model import QUARANTINED, Merge, NewCommit, ReferenceType
+from tests.server.helpers import running_server
+
+SCHEMA = Schema(
+    NestedField(1, "month", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
+)
+BY_MONTH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
+
+
+def rows(month: int, *names: str) -> pa.Table:
+    return pa.table({"month": pa.array([month] * len(names), pa.int32()), "name": pa.array(names, pa.string())})
+
+
+class Lake:
+    """A store with a table that two runs loaded, of which the first made two snapshots on its branch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/warehouse"
+        self.commits: list[str] = []
+        self.snapshots: list[int] = []
+        with NessieOpsCatalog("lake", uri=self.store, warehouse=self.warehouse) as catalog:
+            catalog.create_namespace("gold")
+            catalog.create_table("gold.t", SCHEMA, partition_spec=BY_MONTH)
+            self.run(catalog, "r1", rows(1, "a"), rows(2, "b", "c"))
+            self.run(catalog, "r2", rows(3, "d"))
+            self.newest = self.run(catalog, "r3", rows(4, "e"))
+
+    def run(self, catalog: NessieOpsCatalog, run_id: str, *appended: pa.Table) -> str:
+        versions = catalog.version_store
+        base = versions.get_reference("main").hash
+        versions.create_reference(ReferenceType.BRANCH, f"run/{run_id}", base)
+        for data in appended:
+            table = catalog.on(f"run/{run_id}").load_table("gold.t")
+            table.append(data)
+            self.snapshots.append(table.refresh().metadata.current_snapshot_id or 0)
+        head = versions.get_reference(f"run/{run_id}").hash
+        meta = NewCommit(
+            message=f"Load {run_id}",
+            properties={"nessie_ops.run_id": (run_id,), "nessie_ops.checks": ("gold.t:keys_unique passed",)},
+        )
+        merged = versions.merge("main", base, Merge(from_ref=f"run/{run_id}", from_hash=head, meta=meta))
+        self.commits.append(str(merged.resultant_target_hash))
+        return str(merged.resultant_target_hash)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(tmp_path_factory.mktemp("why"))
+
+
+@pytest.fixture(params=["store", "server"])
+def where(request: pytest.FixtureRequest, lake: Lake) -> Iterator[list[str]]:
+    if request.param == "store":
+        yield ["--store", lake.store, "--warehouse", lake.warehouse]
+        return
+    with running_server(lake.store, lake.warehouse) as base_uri:
+        yield ["--uri", base_uri]
+
+
+def ask(where: list[str], *arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.t", *arguments, *where, "--json"])
+    assert result.exit_code == 0, result.output + str(result.exception)
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def run_of(origin: dict[str, Any]) -> str:
+    found: str = origin["commit"]["allProperties"]["nessie_ops.run_id"][0]
+    return found
+
+
+def test_the_newest(lake: Lake, where: list[str]) -> None:
+    [found] = ask(where)
+    assert (found["snapshotId"], found["commit"]["hash"], run_of(found)) == (lake.snapshots[-1], lake.newest, "r3")
+    assert found["summary"]["added-records"] == "1" and found["summary"]["total-records"] == "5"
+    [before] = ask(where, "--ref", "main~1")
+    assert run_of(before) == "r2"
+
+
+def test_a_snapshot_that_was_made_on_a_branch(lake: Lake, where: list[str]) -> None:
+    found = [ask(where, "--snapshot", str(id))[0] for id in lake.snapshots]
+    assert [run_of(row) for row in found] == ["r1", "r1", "r2", "r3"]
+    assert [row["commit"]["hash"] for row in found] == [lake.commits[0], *lake.commits]
+    assert ask(where, "--snapshot", "7")[0]["commit"] is None
+
+
+def test_rows_and_files(lake: Lake, where: list[str]) -> None:
+    found = ask(where, "--row", "name = 'c' or month = 3")
+    assert [run_of(row) for row in found] == ["r2", "r1"]
+    assert [row["snapshotId"] for row in found] == [lake.snapshots[2], lake.snapshots[1]]
+    [file] = found[1]["files"]
+    assert ask(where, "--file", file.rpartition("/")[2]) == [found[1]]
+    assert ask(where, "--row", "name = 'nobody'") == []
+
+
+def show(where: list[str], run_id: str, *options: str) -> Result:
+    app = typer.Typer()
+    app.add_typer(make_run(lambda **options: 0), name="run")
+    app.command("other")(lambda: None)
+    return CliRunner().invoke(app, ["run", "show", run_id, *where, *options])
+
+
+def test_what_a_run_wrote(lake: Lake, where: list[str]) -> None:
+    found = json.loads(show(where, "r1", "--json").stdout)
+    assert (found["state"], found["branch"], found["commit"]["hash"]) == ("published", "run/r1", lake.commits[0])
+    [row] = found["written"]
+    assert (row["key"], row["change"], row["snapshot_after"]) == ("gold.t", "changed", lake.snapshots[1])
+    assert (row["figures"]["added-records"], row["figures"]["deleted-records"]) == (3, 0), "of both its snapshots"
+    assert "gold.t" in show(where, "r2").stdout
+    missing = show(where, "nobody")
+    assert missing.exit_code == 1 and "has published nothing" in str(missing.exception)
+
+
+def test_a_run_that_has_not_published(lake: Lake, where: list[str]) -> None:
+    with NessieOpsCatalog("lake", uri=lake.store, warehouse=lake.warehouse) as catalog:
+        versions = catalog.version_store
+        base = versions.get_reference("main").hash
+        versions.create_reference(ReferenceType.BRANCH, "run/bad", base, properties={"base_hash": base})
+        try:
+            catalog.on("run/bad").load_table("gold.t").delete("month = 2")
+            versions.update_properties("run/bad", {QUARANTINED: "checks failed"})
+            found = json.loads(show(where, "bad", "--json").stdout)
+        finally:
+            versions.delete_reference("run/bad", None)
+    assert (found["state"], found["reason"], found["read_at"]) == ("quarantined", "checks failed", base)
+    assert [row["figures"]["deleted-records"] for row in found["written"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--file", "nowhere.parquet"], "file: no data"),
+        (["--row", "colour = 'red'"], "row: "),
+        (["--row", "((("], "row: "),
+        (["--row", "month = 1", "--file", "x"], "give one of"),
+    ],
+)
+def test_what_cannot_be_answered(where: list[str], arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.t", *arguments, *where])
+    assert result.exit_code == 1 and message in str(result.exception)
+
+
+def test_people_read_it(lake: Lake) -> None:
+    options = ["--store", lake.store, "--warehouse", lake.warehouse]
+    result = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.t", *options])
+    assert result.exit_code == 0
+    words = [line.split() for line in result.stdout.splitlines()]
+    assert ["run", "r3"] in words and ["commit", lake.newest] in words
+    assert ["checks", "gold.t:keys_unique", "passed"] in words
+    missing = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.other", *options])
+    assert missing.exit_code == 1 and "is no table" in str(missing.exception)
