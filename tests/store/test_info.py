@@ -38,6 +38,7 @@ def test_what_it_tells(store: Store, versions: VersionStore) -> None:
         "subscriber": 0,
         "dead_letter": 0,
         "idempotency_key": 0,
+        "merge_request": 0,
     }
     assert (found.cache_bytes == store.cache.capacity and "nessie" in found.database) or "sqlite" in found.database
 

@@ -145,6 +145,6 @@ def test_the_command(old: str) -> None:
     dry = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--dry-run"])
     assert dry.stdout.startswith("would upgrade the store from format 1 to 4\n  Format 2: "), dry.output
     done = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--json"])
-    assert json.loads(done.stdout)["after"] == 3
+    assert json.loads(done.stdout)["after"] == 4
     again = CliRunner().invoke(app, ["store", "upgrade", "--store", old])
-    assert again.stdout == "nothing to do: the store has format 3\n"
+    assert again.stdout == "nothing to do: the store has format 4\n"
