@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
+from nessie_ops.catalog.catalog import IcebergCatalog
+from nessie_ops.catalog.changes import LoadMetadata, read_from, read_through
 from nessie_ops.catalog.provenance import Origin, Wanted, trace
-from nessie_ops.catalog.runwork import LoadTable
+from nessie_ops.catalog.stores import S3
 from nessie_ops.cli.connection import AsJson, Catalog, StoreUrl, Uri, find_store, open_catalog
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CommitMeta, ContentKey
+from nessie_ops.model import CommitHash, CommitMeta, ContentKey
+from nessie_ops.runtime.home import allowed_locations, get_home, warehouse_url
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+LoadTable = Callable[[CommitHash, ContentKey], "Table"]
+"""The table as it is at a commit."""
 
 _FIGURES = ("operation", "added-records", "deleted-records", "total-records", "added-data-files", "added-files-size")
 _PROPERTIES = {
@@ -72,6 +81,14 @@ def open_tables(catalog: Catalog, store: str, warehouse: str) -> Iterator[LoadTa
     given = {"warehouse": warehouse} if warehouse else {}
     with NessieOpsCatalog("why", uri=find_store(store), **given) as embedded:
         yield lambda at, key: embedded.on(f"@{at}").load_table(key.elements)
+
+
+def open_metadata(catalog: Catalog, warehouse: str) -> LoadMetadata:
+    """How to read a table's metadata at a commit: through the server, or from the store itself."""
+    if isinstance(catalog, NessieClient):
+        return read_through(catalog)
+    place = warehouse or warehouse_url(get_home())
+    return read_from(IcebergCatalog(catalog, place, allowed_locations=allowed_locations(), s3=S3.from_env()))
 
 
 def _to_json(origin: Origin) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Annotated, Protocol
 
 import typer
 
-from nessie_ops.catalog.runwork import Written, find_run
+from nessie_ops.catalog.changes import Change
+from nessie_ops.catalog.runwork import find_run
 from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
 from nessie_ops.cli.output import print_json, print_rows
-from nessie_ops.cli.provenance import describe_commit, open_tables
+from nessie_ops.cli.provenance import describe_commit, open_metadata
 from nessie_ops.errors import BadRequest
 
 
@@ -57,20 +58,27 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show all that a run wrote, which state it read, and what became of it."""
-    with open_catalog(uri, store) as catalog, open_tables(catalog, store, warehouse) as load:
+    with open_catalog(uri, store) as catalog:
         name = catalog.default_branch if target == "-" else target
-        found = find_run(catalog, name, run_id, load)
+        found = find_run(catalog, name, run_id, open_metadata(catalog, warehouse))
     if as_json:
-        print_json({**found._asdict(), "written": [row._asdict() for row in found.written]})
+        print_json(found._asdict())
         return
     print_rows([("run", found.run_id), ("state", found.state), ("branch", found.branch), ("read", found.read_at)])
     if found.commit:
         print_rows(describe_commit(found.commit))
     if found.reason:
         typer.echo(f"because {found.reason}")
-    print_rows([(row.change, row.key, _count_rows(row), str(row.snapshot_after or "")) for row in found.written])
+    print_rows([(_name(row), row.key, _count_rows(row), str(row.snapshot_after or "")) for row in found.written])
+    print_rows([("", row.key, line) for row in found.written for line in row.schema])
 
 
-def _count_rows(row: Written) -> str:
-    added, removed = row.figures.get("added-records", 0), row.figures.get("deleted-records", 0)
-    return f"+{added:,} -{removed:,} rows" if row.figures else ""
+def _name(row: Change) -> str:
+    return f"{row.change} from {row.was}" if row.was else row.change
+
+
+def _count_rows(row: Change) -> str:
+    if row.snapshot_before == row.snapshot_after:
+        return ""
+    about = "" if row.is_exact else "about "
+    return f"{about}+{row.added.rows:,} -{row.removed.rows:,} rows"

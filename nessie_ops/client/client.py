@@ -189,6 +189,12 @@ class NessieClient(EventMethods, MergeRequestMethods):
         path, params = f"trees/@{before}/diff/@{after}", _range_params(prefix, first, last) | {"filter": filter}
         return list(self._rows(path, params, wire.DiffPage, lambda page: page.diffs, limit))
 
+    def get_table_metadata(self, at: CommitHash, key: ContentKey) -> bytes:
+        """The Iceberg metadata (JSON) of the table `key` at a commit; BadRequest when it is no table there."""
+        namespace, name = _quote("\x1f".join(key.elements[:-1])), _quote(key.name)
+        root = f"iceberg/v1/{_quote(f'@{at}')}"
+        return bytes(self._get(f"namespaces/{namespace}/tables/{name}", wire.LoadedTable, root=root).metadata)
+
     # -- writing ------------------------------------------------------------------------------
 
     def commit(

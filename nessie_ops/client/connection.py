@@ -1,4 +1,4 @@
-"""Requests of the Nessie REST API v2 over a pool of connections, and errors as the exceptions that the server raised.
+"""Requests of a server over a pool of connections, and errors as the exceptions that the server raised.
 
 Knows no endpoint.  A write whose answer is lost is never sent again.
 """
@@ -16,6 +16,7 @@ from nessie_ops import errors
 from nessie_ops.errors import BadRequest, NessieOpsError, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import wire
 
+_ROOT = "api/v2"
 PAGE = 1_000  # rows of one request
 IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -91,8 +92,8 @@ class Connection:
     ) -> None:
         self.close()
 
-    def _get(self, path: str, type: type[T], params: Mapping[str, str] | None = None) -> T:
-        return self._call("GET", path, type, params)
+    def _get(self, path: str, type: type[T], params: Mapping[str, str] | None = None, *, root: str = _ROOT) -> T:
+        return self._call("GET", path, type, params, root=root)
 
     def _write(
         self, method: str, path: str, type: type[T], body: object = None, params: Mapping[str, str] | None = None
@@ -128,15 +129,16 @@ class Connection:
         body: object = None,
         *,
         is_write: bool = False,
+        root: str = _ROOT,
     ) -> T:
         request = self._http.build_request(
             method,
-            f"{self.base_uri}/api/v2/{path}",
+            f"{self.base_uri}/{root}/{path}",
             params={name: value for name, value in (params or {}).items() if value},
             content=None if body is None else wire.to_json(body),
             headers=None if body is None else {"Content-Type": "application/json"},
         )
-        lost = f"{method} /api/v2/{path} at {self.base_uri}"
+        lost = f"{method} /{root}/{path} at {self.base_uri}"
         try:
             response = self._http.send(request)
         except httpx.TransportError as error:

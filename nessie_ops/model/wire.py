@@ -101,6 +101,12 @@ class DiffPage(Page, frozen=True, rename="camel"):
     effective_to_reference: AnyReference
 
 
+class LoadedTable(msgspec.Struct, frozen=True):
+    """What the Iceberg REST catalog answers for a table, as far as it is read here."""
+
+    metadata: msgspec.Raw
+
+
 class MovePage(Page, frozen=True, rename="camel"):
     """A page of the reference log."""
 

@@ -127,7 +127,7 @@ def test_what_a_run_wrote(lake: Lake, where: list[str]) -> None:
     assert (found["state"], found["branch"], found["commit"]["hash"]) == ("published", "run/r1", lake.commits[0])
     [row] = found["written"]
     assert (row["key"], row["change"], row["snapshot_after"]) == ("gold.t", "changed", lake.snapshots[1])
-    assert (row["figures"]["added-records"], row["figures"]["deleted-records"]) == (3, 0), "of both its snapshots"
+    assert (row["added"]["rows"], row["removed"]["rows"]) == (3, 0), "of both its snapshots"
     assert "gold.t" in show(where, "r2").stdout
     missing = show(where, "nobody")
     assert missing.exit_code == 1 and "has published nothing" in str(missing.exception)
@@ -145,7 +145,7 @@ def test_a_run_that_has_not_published(lake: Lake, where: list[str]) -> None:
         finally:
             versions.delete_reference("run/bad", None)
     assert (found["state"], found["reason"], found["read_at"]) == ("quarantined", "checks failed", base)
-    assert [row["figures"]["deleted-records"] for row in found["written"]] == [2]
+    assert [row["removed"]["rows"] for row in found["written"]] == [2]
 
 
 @pytest.mark.parametrize(
