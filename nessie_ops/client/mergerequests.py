@@ -52,9 +52,11 @@ class MergeRequestMethods(Connection):
         """Open again, at the commit where its source ends now; ReferenceNotFound, MergeRequestNotReady (merged)."""
         return self._post(number, "retry", {"by": by})
 
-    def close_merge_request(self, number: int, reason: str, *, by: str = "") -> MergeRequest:
-        """Close without merging; MergeRequestNotReady when it is merged."""
-        return self._post(number, "close", {"reason": reason, "by": by})
+    def close_merge_request(
+        self, number: int, reason: str, *, by: str = "", commit: CommitHash | None = None
+    ) -> MergeRequest:
+        """Close without merging; MergeRequestNotReady when it is merged, or no longer about `commit`."""
+        return self._post(number, "close", {"reason": reason, "by": by, **({"hash": commit} if commit else {})})
 
     def merge_merge_request(self, number: int, *, by: str = "") -> MergeRequest:
         """Merge what checks vouch for, once; the answer's state tells what became of it.

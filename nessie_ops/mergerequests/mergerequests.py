@@ -86,30 +86,33 @@ class MergeRequests:
         """Ask for a merge; BadRequest, ReferenceNotFound, MergeRequestNotReady (the source ends elsewhere).
 
         Asked again for the same commit, it is the same request, also when that has been merged.  One that is open or
-        in conflict moves on to a new commit of its source, for which nothing has been reported yet.
+        in conflict moves on to a new commit of its source, for which nothing has been reported yet.  Either way it
+        then requires what either asked for, and has the newer title, reason and properties where these are given.
         """
         rules.check_new(new)
         target = new.target or self._versions.default_branch
         if new.source == target:
             raise BadRequest(f"source: '{target}' cannot be merged into itself.")
+        if new.delete_source and new.source == self._versions.default_branch:
+            raise BadRequest(f"deleteSource: '{new.source}' is the default branch, which cannot be deleted.")
         return self._store.run(lambda tx: self._create(tx, new, target), new.source, target)
 
     def _create(self, tx: WriteTransaction, new: NewMergeRequest, target: str) -> MergeRequest:
         references.get_branch_record(tx, target, "merge")
         record = tx.get_reference(new.source, lock=True)
         head = to_hash(record.head) if record else None
-        known = next(iter(tx.list_merge_requests(source=new.source, target=target, limit=1)), None)
-        request = from_record(known, head) if known else None
+        request = _find_known(tx, new.source, target, head)
         commit = new.source_hash or head
         if request and request.state is not MergeRequestState.CLOSED and request.source_hash == commit:
-            return request
+            more = rules.ask_more(request, new) if request.state in rules.LIVE else request
+            return self._save(tx, more) if more != request else request
         if head is None:
             raise ReferenceNotFound(f"Named reference '{new.source}' not found")
         if commit != head:
             raise MergeRequestNotReady(f"'{new.source}' is at {head}, not at {commit}: someone wrote to it.")
         now = self._clock()
         if request and request.state in rules.LIVE:
-            return self._save(tx, rules.move(request, head, now, new.author))
+            return self._save(tx, rules.move(rules.ask_more(request, new), head, now, new.author))
         if tx.count_merge_requests(rules.LIVE) >= MAX_LIVE:
             raise BadRequest(f"source: {MAX_LIVE} merge requests are open, the most that may be; close some.")
         request = _make(new, target, head, now)
@@ -127,7 +130,7 @@ class MergeRequests:
             rules.require_commit(request, commit)
             return rules.add_results(request, results, now, by)
 
-        return self._change(number, change)
+        return self._change(number, by, change)
 
     def approve_merge_request(self, number: int, commit: CommitHash, *, by: str) -> MergeRequest:
         """Approve the merge of exactly `commit`; MergeRequestNotReady when that is not what is to be merged."""
@@ -139,7 +142,7 @@ class MergeRequests:
             rules.require_commit(request, commit)
             return rules.approve(request, now, by)
 
-        return self._change(number, change)
+        return self._change(number, by, change)
 
     def retry_merge_request(self, number: int, *, by: str = "") -> MergeRequest:
         """Open again, at the commit where its source ends now; ReferenceNotFound, MergeRequestNotReady (merged)."""
@@ -148,12 +151,20 @@ class MergeRequests:
             if request.state is MergeRequestState.MERGED:
                 raise MergeRequestNotReady(f"Merge request {number} is merged already, as {request.merge_hash}.")
             head = to_hash(references.get_record(tx, request.source).head)
+            other = _find_known(tx, request.source, request.target, head)
+            if other and other.number != number and other.state in rules.LIVE:
+                raise MergeRequestNotReady(f"Merge request {other.number} asks for the same, and is {other.state}.")
             return rules.move(request, head, now, by)
 
-        return self._change(number, change)
+        return self._change(number, by, change)
 
-    def close_merge_request(self, number: int, reason: str, *, by: str = "") -> MergeRequest:
-        """Close without merging; one that is closed stays as it is, MergeRequestNotReady when it is merged."""
+    def close_merge_request(
+        self, number: int, reason: str, *, by: str = "", commit: CommitHash | None = None
+    ) -> MergeRequest:
+        """Close without merging; one that is closed stays as it is.
+
+        MergeRequestNotReady when it is merged, and when it is no longer about `commit`, which may be left out.
+        """
         if not reason.strip():
             raise BadRequest("reason: say why.")
         rules.check_words("reason", reason)
@@ -162,9 +173,11 @@ class MergeRequests:
             if request.state is MergeRequestState.CLOSED:
                 return request
             rules.require_live(request, "closed")
+            if commit is not None:
+                rules.require_commit(request, commit)
             return rules.close(request, reason, now, by)
 
-        return self._change(number, change)
+        return self._change(number, by, change)
 
     def merge_merge_request(self, number: int, *, by: str = "") -> MergeRequest:
         """Merge what checks vouch for, once; the answer's state tells what became of it.
@@ -185,7 +198,7 @@ class MergeRequests:
                 raise MergeRequestNotReady(f"Merge request {number} waits for: {', '.join(request.waits_for)}.")
             return self._merge(tx, request, now, by)
 
-        return self._change(number, change)
+        return self._change(number, by, change)
 
     def _merge(self, tx: WriteTransaction, request: MergeRequest, now: datetime, by: str) -> MergeRequest:
         properties = request.properties | {NUMBER: (str(request.number),)}
@@ -195,7 +208,7 @@ class MergeRequests:
         wanted = Merge(from_ref=request.source, from_hash=request.source_hash, meta=meta, conflicts_as_result=True)
         try:
             result = merging.merge(tx, request.target, None, wanted, self._clock)
-        except (Forbidden, ReferenceNotFound) as error:  # quarantined, or nothing to merge into any more
+        except (BadRequest, Forbidden, ReferenceNotFound) as error:  # quarantined, or nothing to merge into any more
             return rules.close(request, error.message, now, by)
         except ReferenceConflict as error:  # with namespaces of the target
             return rules.refuse(request, error.conflicts, now, by)
@@ -207,10 +220,11 @@ class MergeRequests:
             references.delete_reference(
                 tx, request.source, request.source_hash, self._versions.default_branch, self._clock()
             )
-        return rules.finish(request, result.resultant_target_hash, now, by)
+        return rules.finish(request, result.resultant_target_hash, now, by, is_written=result.was_applied)
 
-    def _change(self, number: int, change: Change) -> MergeRequest:
+    def _change(self, number: int, by: str, change: Change) -> MergeRequest:
         """Let `change` make the request's next state of the one it has; what it writes is one with that."""
+        rules.check_who("by", by)
         known = self.get_merge_request(number)
 
         def run(tx: WriteTransaction) -> MergeRequest:
@@ -230,6 +244,14 @@ class MergeRequests:
     def _save(self, tx: WriteTransaction, request: MergeRequest) -> MergeRequest:
         tx.save_merge_request(to_record(request))
         return request
+
+
+def _find_known(tx: Transaction, source: str, target: str, head: CommitHash | None) -> MergeRequest | None:
+    """The request for these two that is open or in conflict, else the newest one."""
+    for state in (*rules.LIVE, ""):
+        for record in tx.list_merge_requests(state=state, source=source, target=target, limit=1):
+            return from_record(record, head)
+    return None
 
 
 def _make(new: NewMergeRequest, target: str, commit: CommitHash, now: datetime) -> MergeRequest:

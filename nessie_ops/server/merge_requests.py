@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, get, post
 
+from nessie_ops.errors import BadRequest
 from nessie_ops.model import CheckResult, CommitHash, MergeRequestState, NewMergeRequest, parse_hash
 from nessie_ops.model.wire import BeforeNumber, MergeRequestPage
 from nessie_ops.server.once import answer
@@ -19,6 +20,7 @@ from nessie_ops.server.requests import read_body
 from nessie_ops.server.responses import json_response
 
 MAX_REQUESTS = 1_000  # of one page
+MAX_NUMBER = 10**18  # above all that are given
 PATH = "/merge-requests"
 ONE = PATH + "/{number:str}"
 AnyRequest = Request[Any, Any, Any]
@@ -40,8 +42,11 @@ class ApprovalIn(msgspec.Struct, frozen=True):
 
 
 class ClosingIn(msgspec.Struct, frozen=True):
+    """With `hash`, only while the request is about this commit."""
+
     reason: str
     by: str = ""
+    hash: CommitHash | None = None
 
 
 class WhoIn(msgspec.Struct, frozen=True):
@@ -54,6 +59,8 @@ def list_merge_requests(merging: Merging, request: AnyRequest) -> Response[bytes
     query = Query(request)
     limit = query.limit(MAX_REQUESTS)
     token = read_token(query.text("page-token"), BeforeNumber)
+    if token and abs(token.number) > MAX_NUMBER:
+        raise BadRequest("page-token: this is not a token that a listing has returned.")
     state = query.choice("state", "", *MergeRequestState)
     found = merging.list_merge_requests(
         state=MergeRequestState(state) if state else None,
@@ -112,12 +119,13 @@ def retry_merge_request(merging: Merging, request: AnyRequest, body: Body, numbe
 def close_merge_request(merging: Merging, request: AnyRequest, body: Body, number: Segment) -> Response[bytes]:
     """Close without merging."""
     told = read_body(request, body, ClosingIn)
-    return answer(lambda: merging.close_merge_request(_to_number(number), told.reason, by=told.by))
+    at = parse_hash(told.hash, "hash") if told.hash is not None else None
+    return answer(lambda: merging.close_merge_request(_to_number(number), told.reason, by=told.by, commit=at))
 
 
 def _to_number(text: str) -> int:
     digits = restore(text)
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < len(str(MAX_NUMBER))):
         raise NoSuchPath
     return int(digits)
 

@@ -147,6 +147,8 @@ class Transaction:
         self, *, state: str = "", source: str = "", target: str = "", before: int | None = None, limit: int
     ) -> list[MergeRequestRecord]:
         """Merge requests, newest first, from below the number `before`."""
+        if not (rows.storable(source) and rows.storable(target)):
+            return []
         table = tables.merge_request
         statement = select(table).order_by(table.c.number.desc()).limit(limit)
         for column, wanted in ((table.c.state, state), (table.c.source, source), (table.c.target, target)):
