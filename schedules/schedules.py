@@ -7,17 +7,18 @@ from assets.collection import shards
 from assets.publish import publish
 from assets.tables import months
 from schedules.jobs import collect_garbage, find_garbage, load_month, reap_branches
+from schedules.times import check_names, get_cron
 
 nightly_reaping = dg.ScheduleDefinition(
     name="nightly_reaping",
     job=reap_branches,
-    cron_schedule="0 3 * * *",
+    cron_schedule=get_cron("nightly_reaping", "0 3 * * *"),
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
 )
 
 
-@dg.schedule(job=load_month, cron_schedule="0 4 * * *", execution_timezone="UTC")
+@dg.schedule(job=load_month, cron_schedule=get_cron("load_next_month", "0 4 * * *"), execution_timezone="UTC")
 def load_next_month(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     """The first month that was never published, one a day: past deliveries arrive as if they were new."""
     published = context.instance.get_materialized_partitions(publish.key)
@@ -27,13 +28,13 @@ def load_next_month(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg
     return dg.RunRequest(run_key=f"{waiting[0]} {context.scheduled_execution_time:%Y-%m-%d}", partition_key=waiting[0])
 
 
-@dg.schedule(job=collect_garbage, cron_schedule="0 1 * * *", execution_timezone="UTC")
+@dg.schedule(job=collect_garbage, cron_schedule=get_cron("nightly_collection", "0 1 * * *"), execution_timezone="UTC")
 def nightly_collection(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """All shards in one run, which deletes what it finds."""
     return _all_shards(context)
 
 
-@dg.schedule(job=find_garbage, cron_schedule="0 1 * * *", execution_timezone="UTC")
+@dg.schedule(job=find_garbage, cron_schedule=get_cron("nightly_search", "0 1 * * *"), execution_timezone="UTC")
 def nightly_search(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """The same without deleting: that waits for a person to launch delete_garbage."""
     return _all_shards(context)
@@ -46,3 +47,4 @@ def _all_shards(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 
 
 all_schedules = [nightly_reaping, load_next_month, nightly_collection, nightly_search]
+check_names({schedule.name for schedule in all_schedules})

@@ -49,6 +49,9 @@ DRY_RUN = """mutation($schedule: ScheduleSelector!) { scheduleDryRun(selectorDat
     ... on DryRunInstigationTick { evaluationResult { error { message } runRequests { tags { key value } } } } } }"""
 AGAIN = """mutation($run: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $run) {
     ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+START = """mutation($schedule: ScheduleSelector!) { startSchedule(scheduleSelector: $schedule) {
+    ... on ScheduleStateResult { scheduleState { id } } ... on PythonError { message } } }"""
+STOP = "mutation($id: String!) { stopRunningSchedule(id: $id) { ... on ScheduleStateResult { scheduleState { id } } } }"
 METADATA = """query($asset: AssetKeyInput!) { assetOrError(assetKey: $asset) { ... on Asset {
     assetMaterializations(limit: 8) { partition metadataEntries { label
         ... on IntMetadataEntry { intValue } ... on MarkdownMetadataEntry { mdStr }
@@ -188,6 +191,7 @@ def site(home: Path) -> Iterator[Site]:
         environment = {
             "NESSIE_OPS_URI": uri,
             "NESSIE_OPS_STORE": store_url(home),
+            "NESSIE_OPS_SCHEDULES": '{"nightly_collection": "* * * * *"}',
             "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "1",
         }
         with web_interface(home, **environment) as port:
@@ -373,5 +377,24 @@ def test_a_person_finds_garbage_and_has_it_deleted(
         page.get_by_role("button", name=re.compile("Materialize$")).click()  # an icon's name comes first
         assert finish(graphql, launched("delete_garbage")) == dg.DagsterRunStatus.SUCCESS
     assert before - site.files() >= orphans
+    assert site.needed() <= site.files()
+    assert site.read() == ROWS
+
+
+def test_the_daemon_collects_when_it_is_time(
+    site: Site, graphql: DagsterGraphQLClient, instance: dg.DagsterInstance
+) -> None:
+    schedule = {"repositoryName": "__repository__", "repositoryLocationName": "nessie_ops"}
+    site.gate.open()
+    started = site.ask(START, schedule={**schedule, "scheduleName": "nightly_collection"})["scheduleState"]["id"]
+
+    def look() -> str | None:
+        runs = instance.get_runs(dg.RunsFilter(tags={"dagster/schedule_name": "nightly_collection"}))
+        return runs[0].run_id if runs else None
+
+    run_id = wait_for("a run that the schedule launches", look)
+    site.ask(STOP, id=started)
+    assert finish(graphql, run_id) == dg.DagsterRunStatus.SUCCESS
+    assert steps(instance, run_id) >= {"gc_plan", "gc_mark", "gc_sweep", "gc_deleted", "store_purged"}
     assert site.needed() <= site.files()
     assert site.read() == ROWS

@@ -20,6 +20,7 @@ from resources.catalog import CatalogResource
 from schedules.endings import is_live, quarantine_run
 from schedules.schedules import load_next_month
 from schedules.sensors import quarantine_cancelled, quarantine_failed
+from schedules.times import check_names, get_cron
 
 ORIGIN = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("nessie_ops"), "repository"), "load_month")
 
@@ -212,3 +213,29 @@ def test_schedules_say_when() -> None:
     assert schedules["nightly_reaping"].cron_schedule == "0 3 * * *"
     assert schedules["nightly_reaping"].default_status == dg.DefaultScheduleStatus.RUNNING
     assert schedules["load_next_month"].default_status == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_the_environment_gives_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NESSIE_OPS_SCHEDULES", raising=False)
+    assert get_cron("nightly_reaping", "0 3 * * *") == "0 3 * * *"
+    monkeypatch.setenv("NESSIE_OPS_SCHEDULES", '{"nightly_reaping": "*/5 * * * *"}')
+    assert get_cron("nightly_reaping", "0 3 * * *") == "*/5 * * * *"
+    assert get_cron("nightly_search", "0 1 * * *") == "0 1 * * *"
+    check_names({"nightly_reaping", "nightly_search"})
+    with pytest.raises(BadRequest, match=r"NESSIE_OPS_SCHEDULES: nightly_reaping: there are only nightly_search\."):
+        check_names({"nightly_search"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"nightly_search": 5}', "nightly_search: '5' is not a cron expression"),
+        ('{"nightly_search": "61 * * * *"}', "nightly_search: '61 .* is not a cron expression"),
+    ],
+)
+def test_times_that_are_none(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESSIE_OPS_SCHEDULES", text)
+    with pytest.raises(BadRequest, match=f"NESSIE_OPS_SCHEDULES.*{message}"):
+        get_cron("nightly_search", "0 1 * * *")
