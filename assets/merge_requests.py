@@ -8,15 +8,27 @@ launching, comes to the same.  Knows nothing of Dagster.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
-from assets.run_branches import BASE, CONFLICTS, MAX_REBASES, PREFIX, REBASES, RUN_ID, VALIDATED_COMMIT, check_mergeable
+from assets.run_branches import (
+    BASE,
+    CONFLICTS,
+    MAX_REBASES,
+    PREFIX,
+    REBASES,
+    RUN_ID,
+    VALIDATED_COMMIT,
+    check_mergeable,
+    lift_quarantine,
+)
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import ReferenceNotFound
+from nessie_ops.errors import ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import QUARANTINED, CheckResult, MergeRequest, MergeRequestState, NewCommit, NewMergeRequest
 
 MAX_FAILURES = 5  # runs of one attempt to merge that fail before a person has to look
+MAX_WAITING = 10_000  # in each state: the most that a catalog lets be open
 
 
 class Next(StrEnum):
@@ -34,6 +46,19 @@ class Source(NamedTuple):
 
     rebases: int | None
     quarantined: str = ""
+    is_gone: bool = False
+
+
+class Runs(NamedTuple):
+    """The runs of an attempt: the newest, the one under way, the one that a person cancelled; how many have failed.
+
+    They are named by their ids, empty where there is none.
+    """
+
+    newest: str = ""
+    under_way: str = ""
+    cancelled: str = ""
+    failures: int = 0
 
 
 class Decision(NamedTuple):
@@ -51,13 +76,18 @@ def ask_to_merge(
     *,
     author: str = "",
     needs_approval: bool = False,
+    release: bool = False,
 ) -> MergeRequest:
     """The merge request for what was validated on a run's branch, with what its checks found; once, however often
     called.
 
+    `release` lifts a quarantine, which an earlier attempt left.
     NotValidated when there is nothing to vouch for the branch; errors are those of `create_merge_request`.
     """
-    commit = check_mergeable(client.get_reference(branch))
+    found = client.get_reference(branch)
+    commit = check_mergeable(found)
+    if release:
+        lift_quarantine(client, found)
     mark = {RUN_ID: (branch.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
     request = client.create_merge_request(
         NewMergeRequest(
@@ -80,23 +110,27 @@ def ask_to_merge(
 def merge_request(client: NessieClient, number: int, by: str = "") -> MergeRequest:
     """Merge; a branch in conflict is marked, so that its run opens it on top of the new target the next time."""
     done = client.merge_merge_request(number, by=by)
-    if done.state is MergeRequestState.CONFLICT and done.source.startswith(PREFIX):
-        tables = ", ".join(str(conflict.key) for conflict in done.conflicts if conflict.key)
-        client.update_properties(done.source, {CONFLICTS: tables}, expected=done.source_hash)
+    mark_conflict(client, done)
     return done
 
 
-def decide(request: MergeRequest, source: Source, failures: int) -> Decision:
-    """What is to be done about a merge request.
+def mark_conflict(client: NessieClient, request: MergeRequest) -> None:
+    """Mark the branch of a request in conflict, whoever tried to merge it, unless it has moved on since."""
+    if request.state is not MergeRequestState.CONFLICT or not request.source.startswith(PREFIX):
+        return
+    tables = ", ".join(str(conflict.key) for conflict in request.conflicts if conflict.key)
+    with suppress(ReferenceConflict, ReferenceNotFound):
+        client.update_properties(request.source, {CONFLICTS: tables}, expected=request.source_hash)
 
-    `failures` counts the runs of this attempt, to merge or to re-base, that have failed.
-    """
+
+def decide(request: MergeRequest, source: Source) -> Decision:
+    """What is to be done about a merge request, as far as the catalog knows."""
     if request.state not in (MergeRequestState.OPEN, MergeRequestState.CONFLICT):
         return Decision(Next.WAIT, f"is {request.state}")
     if source.quarantined:
         return Decision(Next.CLOSE, f"'{request.source}' is quarantined: {source.quarantined}")
-    if failures >= MAX_FAILURES:
-        return Decision(Next.ASK, f"{failures} runs have failed: look at them, then retry it")
+    if source.is_gone:
+        return Decision(Next.CLOSE, f"'{request.source}' is gone")
     if request.state is MergeRequestState.CONFLICT:
         if source.rebases is None:
             return Decision(Next.ASK, f"{request.outcome}: merge '{request.target}' into the branch, then retry it")
@@ -104,7 +138,7 @@ def decide(request: MergeRequest, source: Source, failures: int) -> Decision:
             return Decision(Next.ASK, f"{request.outcome}, {source.rebases + 1} times in a row")
         return Decision(Next.REBASE, request.outcome)
     if request.is_stale:
-        return Decision(Next.CLOSE, f"'{request.source}' has moved on from commit {request.source_hash}, or is gone")
+        return Decision(Next.CLOSE, f"'{request.source}' has moved on from commit {request.source_hash}")
     if request.failed:
         return Decision(Next.CLOSE, f"checks failed: {', '.join(request.failed)}")
     if request.waits_for:
@@ -112,18 +146,34 @@ def decide(request: MergeRequest, source: Source, failures: int) -> Decision:
     return Decision(Next.MERGE, "all checks passed")
 
 
+def decide_to_launch(decision: Decision, runs: Runs) -> Decision:
+    """What remains of a decision to launch a run, in the light of those that were launched for the same attempt."""
+    if decision.what not in (Next.MERGE, Next.REBASE) or not runs.newest:
+        return decision
+    if runs.under_way:
+        return Decision(Next.WAIT, f"run {runs.under_way} is under way")
+    if runs.cancelled:
+        return Decision(Next.ASK, f"run {runs.cancelled} was cancelled: retry the request, or close it")
+    if decision.what is Next.REBASE:  # it retries by itself what a retry can mend
+        return Decision(Next.ASK, f"{decision.why}; run {runs.newest} ended without a new commit: execute it again")
+    if runs.failures >= MAX_FAILURES:
+        return Decision(Next.ASK, f"{runs.failures} runs have failed, last {runs.newest}: look at them, then retry it")
+    return decision
+
+
 def look_at_source(client: NessieClient, request: MergeRequest) -> Source:
     """What the branch of a merge request says now."""
     try:
         properties: Mapping[str, str] = client.get_reference(request.source).properties
     except ReferenceNotFound:
-        return Source(None)
+        return Source(None, is_gone=True)
     is_ours = request.source.startswith(PREFIX) and BASE in properties
-    return Source(int(properties[REBASES]) if is_ours else None, properties.get(QUARANTINED, ""))
+    rebases = properties.get(REBASES, "") if is_ours else ""
+    return Source(int(rebases) if rebases.isdecimal() else None, properties.get(QUARANTINED, ""))
 
 
 def list_waiting(client: NessieClient) -> list[MergeRequest]:
     """Merge requests that something may still come of, oldest first."""
     states = (MergeRequestState.OPEN, MergeRequestState.CONFLICT)
-    found = [request for state in states for request in client.list_merge_requests(state=state)]
+    found = [row for state in states for row in client.list_merge_requests(state=state, limit=MAX_WAITING)]
     return sorted(found, key=lambda request: request.number)

@@ -39,7 +39,8 @@ MAX_SUMMARY = 1_000  # characters of what a check found
 class PublishConfig(dg.Config):
     """`publish`: `merge`, or `sensor` to ask by a merge request that a sensor follows; empty: NESSIE_OPS_PUBLISH.
 
-    A request `needs_approval` when a person must look at it, too; `author` is who asks, by default the job.
+    A request `needs_approval` when a person must look at it, too, which makes a run ask; `author` is who asks, by
+    default the job.
     """
 
     publish: str = ""
@@ -47,11 +48,13 @@ class PublishConfig(dg.Config):
     author: str = ""
 
     def waits(self) -> bool:
-        """Whether the run ends with a merge request; BadRequest for another word."""
+        """Whether the run ends with a merge request; BadRequest for another word, and to merge without approval."""
         text = self.publish or os.environ.get(PUBLISH_VARIABLE) or "merge"
         if text not in ("merge", "sensor"):
             raise BadRequest(f"publish: '{text[:40]}' is neither merge nor sensor.")
-        return text == "sensor"
+        if self.needs_approval and self.publish == "merge":
+            raise BadRequest("needs_approval: a run that merges waits for nobody; use it with publish: sensor.")
+        return text == "sensor" or self.needs_approval
 
 
 @dg.asset(
@@ -103,6 +106,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
         required,
         author=author,
         needs_approval=needs,
+        release=parent_of(run) is not None,
     )
     context.instance.add_run_tags(run.run_id, {REQUEST_TAG: str(request.number)})
     waits = f" It waits for {', '.join(request.waits_for)}." if request.waits_for else ""

@@ -196,8 +196,8 @@ def publish(
     done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
     already = done is not None
     if done is None:
-        if release and QUARANTINED in branch.properties:
-            branch = _release(client, branch)
+        if release:
+            branch = lift_quarantine(client, branch)
         done = _merge(client, main, branch, commit, meta)
     client.delete_reference(name, commit)
     return Published(done, already)
@@ -254,6 +254,11 @@ def _rebase(client: NessieClient, name: str, found: Reference, head: CommitHash)
     client.assign_reference(name, found.hash, head)
     gone = (CONFLICTS, VALIDATED, QUARANTINED, QUARANTINED_AT)
     return _opened(client.update_properties(name, {BASE: head, REBASES: str(rebases)}, gone), resumed=False)
+
+
+def lift_quarantine(client: NessieClient, branch: Reference) -> Reference:
+    """The branch, which may be merged."""
+    return _release(client, branch) if QUARANTINED in branch.properties else branch
 
 
 def _release(client: NessieClient, branch: Reference, updates: Mapping[str, str] | None = None) -> Reference:

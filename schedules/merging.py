@@ -1,25 +1,42 @@
 """Merge requests in Dagster: the jobs that merge, approve, retry and close them, and the sensor that follows them."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import (
     MAX_RETRIES_TAG,
     PARENT_RUN_ID_TAG,
+    PARTITION_NAME_TAG,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     ROOT_RUN_ID_TAG,
     WILL_RETRY_TAG,
 )
 
-from assets.merge_requests import Decision, Next, decide, list_waiting, look_at_source, merge_request
+from assets.merge_requests import (
+    Decision,
+    Next,
+    Runs,
+    decide,
+    decide_to_launch,
+    list_waiting,
+    look_at_source,
+    mark_conflict,
+    merge_request,
+)
 from assets.publish import publish
 from assets.run_branches import PREFIX
-from assets.runs import BRANCH_TAG, REQUEST_TAG
-from nessie_ops.model import MergeRequest, MergeRequestState
+from assets.runs import BRANCH_TAG, REQUEST_TAG, parent_of
+from nessie_ops.client import NessieClient
+from nessie_ops.errors import NessieOpsError, StoreUnavailable
+from nessie_ops.model import MergeRequest, MergeRequestState, parse_hash
 from resources.catalog import CatalogResource
+from schedules.endings import FINISHED
 from schedules.jobs import load_month
 
 ATTEMPT_TAG = "nessie/merge_attempt"
+MAX_LOOKED_AT = 500  # requests of one tick, which must end within a minute
+MAX_TOLD = 100  # publications of a month that are looked through for one that was told before
 _INTERVAL_S = 10
 _BY = "dagster"
 # A process that dies is replaced; a request that cannot be merged is told, not tried again by the same run.
@@ -34,8 +51,9 @@ class RequestConfig(dg.Config):
 
 
 class ApprovalConfig(RequestConfig):
-    """`commit`: the commit that was looked at; empty: the one that the request is about now."""
+    """`by`: who approves; `commit`: the commit that was looked at, empty: the one that the request is about now."""
 
+    by: str
     commit: str = ""
 
 
@@ -58,7 +76,7 @@ def merge_branch(context: dg.OpExecutionContext, config: RequestConfig, catalog:
 def approve(context: dg.OpExecutionContext, config: ApprovalConfig, catalog: CatalogResource) -> None:
     client = catalog.client
     known = client.get_merge_request(config.number)
-    commit = type(known.source_hash)(config.commit or known.source_hash)
+    commit = parse_hash(config.commit, "commit") if config.commit else known.source_hash
     _tell(context, client.approve_merge_request(config.number, commit, by=config.by))
 
 
@@ -104,58 +122,99 @@ def follow_merge_requests(context: dg.SensorEvaluationContext, catalog: CatalogR
     """One run for each request whose checks are green on exactly its commit; red and stale ones are closed.
 
     A request in conflict has its run executed again on top of the new target, or asks for a person.  The key of a run
-    names the request, the attempt and how many runs of that have failed, so that a repeated tick launches none twice.
+    names the request, the attempt and the run before, so that a repeated tick launches none twice.  A tick looks at
+    some of very many requests, and the next one at those that follow.
     """
     client, instance = catalog.client, context.instance
     runs: list[dg.RunRequest] = []
     told: list[str] = []
-    for request in list_waiting(client):
-        earlier = _runs_of(instance, request)
-        failures = sum(run.status == dg.DagsterRunStatus.FAILURE and not _comes_again(run) for run in earlier)
-        decision = decide(request, look_at_source(client, request), failures)
+    some, cursor = _take(list_waiting(client), context.cursor)
+    for request in some:
+        try:
+            decision = _follow(client, instance, request, runs)
+        except StoreUnavailable:
+            raise  # of none of them anything can be said
+        except NessieOpsError as error:  # such as one that somebody changes just now: the others do not wait for it
+            decision = Decision(Next.WAIT, error.message)
         told.append(f"{request.number} {request.source}: {decision.what}, {decision.why}")
-        if decision.what is Next.CLOSE:
-            client.close_merge_request(request.number, decision.why, by=_BY)
-        elif not any(_is_under_way(run) for run in earlier):
-            runs += _launch(instance, request, decision, failures)
+        context.log.info(told[-1])
     reason = "; ".join(told)[:2000] or "no merge request is open"
-    return dg.SensorResult(run_requests=runs) if runs else dg.SensorResult(skip_reason=reason)
+    return dg.SensorResult(runs, skip_reason=None if runs else reason, cursor=cursor)
 
 
-def _runs_of(instance: dg.DagsterInstance, request: MergeRequest) -> list[dg.DagsterRun]:
+def _take(waiting: list[MergeRequest], cursor: str | None) -> tuple[list[MergeRequest], str]:
+    """Those to look at now, of requests by number, and where the next tick begins."""
+    after = int(cursor) if cursor and cursor.isdecimal() else 0
+    ordered = [row for row in waiting if row.number > after] + [row for row in waiting if row.number <= after]
+    some = ordered[:MAX_LOOKED_AT]
+    return some, str(some[-1].number) if len(ordered) > len(some) else ""
+
+
+def _follow(
+    client: NessieClient, instance: dg.DagsterInstance, request: MergeRequest, runs: list[dg.RunRequest]
+) -> Decision:
+    """Close a request, or add the run to be launched for it; what was decided."""
+    decision = decide(request, look_at_source(client, request))
+    if decision.what is Next.CLOSE:
+        client.close_merge_request(request.number, decision.why, by=_BY, commit=request.source_hash)
+    if decision.what in (Next.MERGE, Next.REBASE):
+        known = _runs_of(instance, request)
+        decision = decide_to_launch(decision, known)
+        key = f"{decision.what} {request.number} {_attempt(request)} after {known.newest or 'none'}"
+        tags = {REQUEST_TAG: str(request.number), ATTEMPT_TAG: _attempt(request), BRANCH_TAG: request.source}
+        if decision.what is Next.MERGE:
+            config = {"ops": {"merge_branch": {"config": {"number": request.number}}}}
+            runs.append(dg.RunRequest(key, config, tags, job_name=merge_one_request.name))
+        elif decision.what is Next.REBASE:
+            mark_conflict(client, request)  # whoever tried to merge may have died before saying so
+            return _run_again(instance, request, dg.RunRequest(key, tags=tags), decision, runs)
+    return decision
+
+
+def _runs_of(instance: dg.DagsterInstance, request: MergeRequest) -> Runs:
     tags = {REQUEST_TAG: str(request.number), ATTEMPT_TAG: _attempt(request)}
-    return list(instance.get_runs(dg.RunsFilter(tags=tags)))
+    found = list(instance.get_runs(dg.RunsFilter(tags=tags)))  # newest first
+    replaced = {parent_of(run) for run in found}  # their tag still says that they will be
+    comes = [run for run in found if run.tags.get(WILL_RETRY_TAG) == "true" and run.run_id not in replaced]
+    live = [run for run in found if run.status not in FINISHED] + comes
+    cancelled = [run for run in found if run.status == dg.DagsterRunStatus.CANCELED]
+    return Runs(
+        newest=found[0].run_id if found else "",
+        under_way=live[0].run_id if live else "",
+        cancelled=cancelled[0].run_id if cancelled else "",
+        failures=sum(run.status == dg.DagsterRunStatus.FAILURE and run.run_id not in replaced for run in found),
+    )
 
 
 def _attempt(request: MergeRequest) -> str:
     return f"{request.attempt} {request.state}"
 
 
-def _comes_again(run: dg.DagsterRun) -> bool:
-    return run.tags.get(WILL_RETRY_TAG) == "true"
+def _run_again(
+    instance: dg.DagsterInstance,
+    request: MergeRequest,
+    wanted: dg.RunRequest,
+    decision: Decision,
+    runs: list[dg.RunRequest],
+) -> Decision:
+    root = request.source.removeprefix(PREFIX)
+    parent = next(iter(request.properties.get("nessie_ops.run_id", ())), root)
+    run = instance.get_run_by_id(parent)
+    month = run.tags.get(PARTITION_NAME_TAG) if run and run.job_name == load_month.name else None
+    if run is None or month is None:
+        why = f"{request.outcome}; no run {parent} of {load_month.name} is known here that could be executed again"
+        return Decision(Next.ASK, why)
+    tags = {**wanted.tags, ROOT_RUN_ID_TAG: root, PARENT_RUN_ID_TAG: parent}
+    config = _asking(run.run_config)
+    runs.append(dg.RunRequest(wanted.run_key, config, tags, job_name=load_month.name, partition_key=month))
+    return decision
 
 
-def _is_under_way(run: dg.DagsterRun) -> bool:
-    ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-    return run.status not in ended
-
-
-def _launch(
-    instance: dg.DagsterInstance, request: MergeRequest, decision: Decision, failures: int
-) -> Iterator[dg.RunRequest]:
-    tags = {REQUEST_TAG: str(request.number), ATTEMPT_TAG: _attempt(request), BRANCH_TAG: request.source}
-    key = f"{decision.what} {request.number} {_attempt(request)} {failures}"
-    if decision.what is Next.MERGE:
-        config = {"ops": {"merge_branch": {"config": {"number": request.number}}}}
-        yield dg.RunRequest(key, config, tags, job_name=merge_one_request.name)
-    elif decision.what is Next.REBASE:
-        root = request.source.removeprefix(PREFIX)
-        parent = next(iter(request.properties.get("nessie_ops.run_id", ())), root)
-        run = instance.get_run_by_id(parent)
-        if run is not None:
-            tags |= {ROOT_RUN_ID_TAG: root, PARENT_RUN_ID_TAG: parent}
-            month = request.properties["nessie_ops.partition"][0]
-            yield dg.RunRequest(key, run.run_config, tags, job_name=load_month.name, partition_key=month)
+def _asking(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a run that asks again, wherever the first one was told to."""
+    ops = dict(run_config.get("ops", {}))
+    asking = {**ops.get("publish", {}).get("config", {}), "publish": "sensor"}
+    return {**run_config, "ops": {**ops, "publish": {"config": asking}}}
 
 
 def _materialization(instance: dg.DagsterInstance, done: MergeRequest) -> dg.AssetMaterialization | None:
@@ -164,7 +223,7 @@ def _materialization(instance: dg.DagsterInstance, done: MergeRequest) -> dg.Ass
     if month is None or not done.source.startswith(PREFIX) or done.merge_hash is None:
         return None
     known = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=publish.key, asset_partitions=[month]), limit=1
+        dg.AssetRecordsFilter(asset_key=publish.key, asset_partitions=[month]), limit=MAX_TOLD
     ).records
     for record in known:
         event = record.asset_materialization

@@ -11,9 +11,10 @@ from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MergeConflict, ReferenceAlreadyExists, ReferenceNotFound
 from nessie_ops.model import CommitMeta, NewCommit, Reference, ReferenceType
 from resources.catalog import CatalogResource
+from schedules.endings import is_live
 
 READ = "read/"  # tags that people open to read a state of the past
-_RUN, _ROOT, REVERTED = "nessie_ops.run_id", "nessie_ops.root_run_id", "nessie_ops.reverted_run_id"
+_RUN, _ROOT, REVERTED = "nessie_ops.run_id", "nessie_ops.root_run_id", "nessie_ops.reverted_commit"
 _MAX_LOG = 10_000  # commits of the target looked through for a run's
 
 
@@ -34,7 +35,10 @@ class StateConfig(dg.Config):
 
 @dg.op
 def discard_branch(context: dg.OpExecutionContext, config: RunConfig, catalog: CatalogResource) -> None:
-    client, name = catalog.client, branch_name(_root(context.instance, config.run_id))
+    client, root = catalog.client, _root(context.instance, config.run_id)
+    if is_live(context.instance, root):
+        raise dg.Failure(f"Run {root} may still write to its branch: terminate it first.", allow_retries=False)
+    name = branch_name(root)
     for request in list_waiting(client):
         if request.source == name:
             client.close_merge_request(request.number, config.reason or "the run was discarded", by=config.by)
@@ -50,18 +54,18 @@ def discard_branch(context: dg.OpExecutionContext, config: RunConfig, catalog: C
 def revert_published(context: dg.OpExecutionContext, config: RunConfig, catalog: CatalogResource) -> None:
     client, main = catalog.client, catalog.main
     log = [entry.commit_meta for entry in client.list_log(client.get_reference(main).hash, limit=_MAX_LOG)]
-    done = next((meta for meta in log if meta.all_properties.get(REVERTED) == (config.run_id,)), None)
     published = _find_published(log, config.run_id)
-    if done is not None and log.index(done) < log.index(published):
-        context.log.info(f"{main} has it undone already, by {done.hash}.")
-        return
     message = f"Revert run {config.run_id[:8]}: {published.message}" + (f"\n\n{config.reason}" if config.reason else "")
     meta = NewCommit(
-        message=message, authors=(config.by,) if config.by else (), properties={REVERTED: (config.run_id,)}
+        message=message, authors=(config.by,) if config.by else (), properties={REVERTED: (published.hash,)}
     )
     try:
         result = client.revert(main, None, published.hash, meta=meta)
     except MergeConflict as error:
+        done = next((meta.hash for meta in log if meta.all_properties.get(REVERTED) == (published.hash,)), None)
+        if done is not None:
+            context.log.info(f"{main} has it undone already, by {done}.")
+            return
         tables = ", ".join(str(conflict.key) for conflict in error.conflicts if conflict.key)
         raise dg.Failure(
             f"Later commits changed {tables} as well: revert those first, newest first, or put single tables back with "

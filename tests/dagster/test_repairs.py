@@ -11,6 +11,7 @@ from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import CheckResult, CommitHash, MergeRequestState, NewCommit, Put
+from schedules.repairs import open_read_only
 from tests.versioning.helpers import key, table
 
 
@@ -63,6 +64,40 @@ def test_what_later_commits_changed_is_not_undone(client: NessieClient, instance
     assert failure.step_failure_data.error and "bronze.c" in str(failure.step_failure_data.error.to_string())
     assert client.get_reference("main").hash == head
     assert not run(instance, "revert_run", "revert_published", run_id="unknown").success
+
+
+def test_what_is_brought_back_can_be_undone_again(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    load(client, "v1", "bronze.f", 1)
+    published = load(client, "v2", "bronze.f", 2)
+    assert run(instance, "revert_run", "revert_published", run_id="v2").success
+    undone = client.get_reference("main").hash
+    assert client.get_commit(undone).all_properties["nessie_ops.reverted_commit"] == (published,)
+    client.revert("main", None, undone)  # a person, who has looked at it again
+    assert run(instance, "revert_run", "revert_published", run_id="v2").success
+    first, last = (client.get_contents(at, [key("bronze.f")]) for at in (undone, client.get_reference("main").hash))
+    assert first == last
+    load(client, "v3", "bronze.f", 3)
+    assert run(instance, "revert_run", "revert_published", run_id="v2").success, "it is undone, whatever came later"
+
+
+def test_a_run_that_still_writes_is_not_discarded(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    job = build().resolve_job_def("load_month")
+    live = instance.create_run_for_job(job, tags={"dagster/partition": "2013-01"}, status=dg.DagsterRunStatus.STARTED)
+    name = branch_name(live.run_id)
+    open_branch(client, "main", name, ["bronze"])
+    result = run(instance, "discard_run", "discard_branch", run_id=live.run_id)
+    [failure] = result.get_step_failure_events()
+    assert "terminate it first" in str(failure.step_failure_data.error)
+    assert client.get_reference(name).name == name
+    instance.report_run_canceled(live)
+    assert run(instance, "discard_run", "discard_branch", run_id=live.run_id).success
+    assert client.list_references(prefix=name) == []
+
+
+@pytest.mark.parametrize(("at", "name"), [("", "x"), ("main*yesterday", "x"), ("nothing", "x"), ("main", "a b")])
+def test_states_that_cannot_be_opened_are_refused(client: NessieClient, at: str, name: str) -> None:
+    with pytest.raises((BadRequest, ReferenceNotFound)):
+        open_read_only(client, at, name)
 
 
 def test_a_run_is_discarded(client: NessieClient, instance: dg.DagsterInstance) -> None:
