@@ -7,10 +7,10 @@ launching, comes to the same.  Knows nothing of Dagster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from assets.run_branches import (
     BASE,
@@ -24,11 +24,14 @@ from assets.run_branches import (
     lift_quarantine,
 )
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import ReferenceConflict, ReferenceNotFound
+from nessie_ops.errors import MergeRequestNotReady, OutcomeUnknown, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import QUARANTINED, CheckResult, MergeRequest, MergeRequestState, NewCommit, NewMergeRequest
 
 MAX_FAILURES = 5  # runs of one attempt to merge that fail before a person has to look
 MAX_WAITING = 10_000  # in each state: the most that a catalog lets be open
+_TRIES = 3  # of what is asked while answers are lost
+
+T = TypeVar("T")
 
 
 class Next(StrEnum):
@@ -77,39 +80,72 @@ def ask_to_merge(
     author: str = "",
     needs_approval: bool = False,
     release: bool = False,
+    validated: str | None = None,
 ) -> MergeRequest:
     """The merge request for what was validated on a run's branch, with what its checks found; once, however often
     called.
 
-    `release` lifts a quarantine, which an earlier attempt left.
-    NotValidated when there is nothing to vouch for the branch; errors are those of `create_merge_request`.
+    `release` lifts a quarantine, which an earlier attempt left.  `validated` is the validated hash as the caller
+    remembers it: it tells the request when the branch is merged and gone already.  NotValidated when there is nothing
+    to vouch for the branch, and the errors of `create_merge_request`.
     """
+    if done := find_merged(client, main, branch, validated):
+        return done
     found = client.get_reference(branch)
     commit = check_mergeable(found)
     if release:
         lift_quarantine(client, found)
     mark = {RUN_ID: (branch.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
-    request = client.create_merge_request(
-        NewMergeRequest(
-            source=branch,
-            source_hash=commit,
-            target=main,
-            title=meta.message,
-            author=author,
-            required_checks=tuple(required),
-            needs_approval=needs_approval,
-            delete_source=True,
-            properties={**meta.properties, **mark},
-        )
+    new = NewMergeRequest(
+        source=branch,
+        source_hash=commit,
+        target=main,
+        title=meta.message,
+        author=author,
+        required_checks=tuple(required),
+        needs_approval=needs_approval,
+        delete_source=True,
+        properties={**meta.properties, **mark},
     )
+    request = _surely(lambda: client.create_merge_request(new))
     if request.state is MergeRequestState.MERGED:
         return request
-    return client.report_checks(request.number, commit, list(results), by=author)
+    given = list(results)
+    try:
+        return _surely(lambda: client.report_checks(request.number, commit, given, by=author))
+    except MergeRequestNotReady:
+        now = client.get_merge_request(request.number)
+        if now.state is not MergeRequestState.MERGED:
+            raise
+        return now  # the answer to an earlier report was lost, and the sensor was quick
+
+
+def _surely(ask: Callable[[], T]) -> T:
+    """The answer to what may be asked again: whatever was done, it is done once."""
+    for _ in range(_TRIES - 1):
+        with suppress(OutcomeUnknown):
+            return ask()
+    return ask()
+
+
+def find_merged(client: NessieClient, main: str, branch: str, validated: str | None) -> MergeRequest | None:
+    """The request that merged exactly the commit `validated` of `branch`, if there is one."""
+    found = client.list_merge_requests(state=MergeRequestState.MERGED, source=branch, target=main) if validated else []
+    return next((request for request in found if request.source_hash == validated), None)
 
 
 def merge_request(client: NessieClient, number: int, by: str = "") -> MergeRequest:
-    """Merge; a branch in conflict is marked, so that its run opens it on top of the new target the next time."""
-    done = client.merge_merge_request(number, by=by)
+    """Merge; a branch in conflict is marked, so that its run opens it on top of the new target the next time.
+
+    The answer tells what became of it, also when that was decided before.  MergeRequestNotReady while it waits for a
+    check or for approval.
+    """
+    try:
+        done = _surely(lambda: client.merge_merge_request(number, by=by))
+    except MergeRequestNotReady:
+        done = client.get_merge_request(number)
+        if done.state is MergeRequestState.OPEN:
+            raise
     mark_conflict(client, done)
     return done
 

@@ -24,6 +24,7 @@ from assets.runs import (
     month_of,
     parent_of,
     remembered,
+    successor_of,
 )
 from assets.silver import silver_assets
 from assets.tables import months
@@ -96,7 +97,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
     ]
     required = [audit.label for audit in checks.all_rules(month_of(run)) if audit.blocking]
     author, needs = config.author or run.job_name, config.needs_approval
-    _stop_if_ended(context)
+    _stop_if_replaced(context)
     request = ask_to_merge(
         catalog.client,
         catalog.main,
@@ -107,6 +108,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
         author=author,
         needs_approval=needs,
         release=parent_of(run) is not None,
+        validated=remembered(context.instance, run, VALIDATED_TAG),
     )
     context.instance.add_run_tags(run.run_id, {REQUEST_TAG: str(request.number)})
     waits = f" It waits for {', '.join(request.waits_for)}." if request.waits_for else ""
@@ -117,7 +119,7 @@ def _publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.
     run, message = context.run, _message(context)
     commit = remembered(context.instance, run, VALIDATED_TAG)
     is_again = parent_of(run) is not None  # the first run has no earlier attempt whose quarantine it could lift
-    _stop_if_ended(context)  # last, so that little time is left between looking and merging
+    _stop_if_replaced(context)  # last, so that little time is left between looking and merging
     try:
         done = publish_branch(catalog.client, catalog.main, branch_of(run), message, commit, release=is_again)
     except RebaseNeeded as error:
@@ -129,13 +131,15 @@ def _publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.
     )
 
 
-def _stop_if_ended(context: dg.AssetExecutionContext) -> None:
+def _stop_if_replaced(context: dg.AssetExecutionContext) -> None:
     # The status is read again: the one in the context is that of the run's start, and a step that swallowed the
     # interrupt would else publish a run that was told to stop.  A run over its time is told so, and then marked failed.
     run = context.instance.get_run_by_id(context.run.run_id)
     told = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
     if run is None or run.status in told:
         raise dg.DagsterExecutionInterruptedError("the run was cancelled, or marked as failed, before it published")
+    if again := successor_of(context.instance, run):
+        raise dg.Failure(f"Run {again} executes this one again: only that one publishes.", allow_retries=False)
 
 
 def _message(context: dg.AssetExecutionContext) -> NewCommit:

@@ -29,6 +29,7 @@ from nessie_ops.errors import (
     ReferenceAlreadyExists,
     ReferenceConflict,
     ReferenceNotFound,
+    StoreUnavailable,
 )
 from nessie_ops.model import (
     QUARANTINED,
@@ -50,7 +51,8 @@ OPENED_AT, QUARANTINED_AT = "opened_at", "quarantined_at"
 RUN_ID, VALIDATED_COMMIT = "nessie_ops.root_run_id", "nessie_ops.validated_hash"  # properties of a published commit
 MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row needs a person
 MAX_REASON = 500  # characters of a quarantine's reason
-_MAX_LOG = 1_000  # commits of main looked through for one that is already there
+_MAX_LOG = 100_000  # commits of main looked through for one that is already there: hours of the busiest main
+_LOG_PAGE = 1_000
 _TRIES = 5  # of a commit that others may precede; each loss means that another succeeded
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -183,32 +185,45 @@ def publish(
     """
     _check_owned(name)
     branch = _find(client, name)
-    if branch is None:
-        done = find_published(client, main, name, validated) if validated else None
-        if done is None:
+    done = _find_done(client, main, name, branch, validated)
+    already = done is not None
+    if done is None:
+        if branch is None:
             raise NotValidated(
                 f"Branch '{name}' is gone and '{main}' has no commit of it; re-execute all steps of the run."
             )
-        return Published(done, already=True)
-    if CONFLICTS in branch.properties:
-        raise _rebase_needed(branch, main)
-    commit = check_mergeable(branch)
-    done = find_published(client, main, name, commit, since=CommitHash(branch.properties[BASE]))
-    already = done is not None
-    if done is None:
+        if CONFLICTS in branch.properties:
+            raise _rebase_needed(branch, main)
+        commit = check_mergeable(branch)
         if release:
             branch = lift_quarantine(client, branch)
         done = _merge(client, main, branch, commit, meta)
-    client.delete_reference(name, commit)
+    _drop(client, name)
     return Published(done, already)
+
+
+def _find_done(
+    client: NessieClient, main: str, name: str, branch: Reference | None, validated: str | None
+) -> CommitHash | None:
+    """The commit of an earlier attempt.  It is looked for first: what was written after it undoes nothing of it."""
+    if branch is None or BASE not in branch.properties:
+        return find_published(client, main, name, validated) if validated else None
+    known = branch.properties.get(VALIDATED)
+    return find_published(client, main, name, known, since=CommitHash(branch.properties[BASE])) if known else None
 
 
 def find_published(
     client: NessieClient, main: str, name: str, validated: str, since: CommitHash | None = None
 ) -> CommitHash | None:
     """The commit of `main` (after `since`) that published the commit `validated` of branch `name`, if there is one."""
-    log = client.list_log(client.get_reference(main).hash, limit_hash=since, limit=_MAX_LOG)
-    return next((entry.commit_meta.hash for entry in log if _publishes(entry, name, validated)), None)
+    at = client.get_reference(main).hash
+    for _ in range(_MAX_LOG // _LOG_PAGE):
+        page = client.list_log(at, limit_hash=since, limit=_LOG_PAGE)
+        found = next((entry.commit_meta.hash for entry in page if _publishes(entry, name, validated)), None)
+        if found is not None or len(page) < _LOG_PAGE or page[-1].commit_meta.hash == since:
+            return found
+        at = page[-1].parent_commit_hash
+    return None
 
 
 def quarantine(client: NessieClient, name: str, reason: str, clock: Clock = utc_now) -> bool:
@@ -269,17 +284,38 @@ def _merge(client: NessieClient, main: str, branch: Reference, commit: CommitHas
     mark = {RUN_ID: (branch.name.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
     meta = msgspec.structs.replace(meta, properties={**meta.properties, **mark})
     base = CommitHash(branch.properties[BASE])
+    request = Merge(from_ref=branch.name, from_hash=commit, meta=meta, only_head=True)
     try:
-        result = client.merge(main, base, Merge(from_ref=branch.name, from_hash=commit, meta=meta))
+        result = client.merge(main, base, request)
     except MergeConflict as error:
         raise _conflict(client, main, branch, error) from error
-    except OutcomeUnknown:
+    except (OutcomeUnknown, ReferenceConflict, ReferenceNotFound) as error:
         done = find_published(client, main, branch.name, commit, since=base)
-        if done is None:
-            raise
-        return done
+        if done is not None:
+            return done
+        now = _find(client, branch.name)
+        if now is None or now.hash != commit:
+            raise NotValidated(f"Another attempt of this run went on with '{branch.name}': {error.message}") from error
+        raise
     assert result.resultant_target_hash is not None  # not a dry run
-    return result.resultant_target_hash
+    if result.was_applied:
+        return result.resultant_target_hash
+    # An earlier request whose answer was lost has come to its end meanwhile; or nothing was written.
+    return find_published(client, main, branch.name, commit, since=base) or result.resultant_target_hash
+
+
+def _drop(client: NessieClient, name: str) -> None:
+    """Delete a branch that is published, whoever still writes to it; one that stays is found by `reap`."""
+    for _ in range(_TRIES):
+        try:
+            client.delete_reference(name, None)
+            return
+        except ReferenceNotFound:
+            return
+        except (ReferenceConflict, OutcomeUnknown):
+            continue
+        except StoreUnavailable:
+            return  # it is on main all the same
 
 
 def _conflict(client: NessieClient, main: str, branch: Reference, error: MergeConflict) -> RebaseNeeded:

@@ -86,6 +86,12 @@ def lineage(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.Dagster
     return runs
 
 
+def successor_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """The id of a run that executes this one again; while it is there, this one must not write to main."""
+    again = instance.get_runs(dg.RunsFilter(tags={PARENT_RUN_ID_TAG: run.run_id}), limit=1)
+    return again[0].run_id if again else None
+
+
 def remembered(instance: dg.DagsterInstance, run: dg.DagsterRun, tag: str) -> str | None:
     """The newest value of a tag among the run and those that it re-executes."""
     runs = lineage(instance, instance.get_run_by_id(run.run_id) or run)

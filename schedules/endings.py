@@ -6,7 +6,7 @@ import dagster as dg
 from dagster._core.storage.tags import ROOT_RUN_ID_TAG, WILL_RETRY_TAG
 
 from assets.run_branches import quarantine
-from assets.runs import branch_of, evaluations, parent_of, root_of
+from assets.runs import branch_of, evaluations, parent_of, successor_of
 from nessie_ops.client import NessieClient
 
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -21,7 +21,7 @@ def quarantine_run(instance: dg.DagsterInstance, client: NessieClient, run_id: s
     run = instance.get_run_by_id(run_id)  # read again: the daemon's decision to retry is written after the failure
     if run is None or run.status not in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED):
         return None
-    if _will_be_retried(run) or _is_taken_over(instance, run):
+    if _will_be_retried(run) or successor_of(instance, run):
         return None
     reason = get_reason(instance, run)
     return reason if quarantine(client, branch_of(run), reason) else None
@@ -58,10 +58,6 @@ def _group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun
 def _will_be_retried(run: dg.DagsterRun) -> bool:
     # The daemon can launch again only what was launched through it; a driver in a process of its own decides itself.
     return run.tags.get(WILL_RETRY_TAG) == "true" and run.remote_job_origin is not None
-
-
-def _is_taken_over(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    return any(parent_of(other) == run.run_id for other in _group(instance, root_of(run)))
 
 
 def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:

@@ -206,7 +206,7 @@ class NessieClient(EventMethods, MergeRequestMethods):
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
         """Merge a commit into `branch`; MergeConflict, with the result, unless `request` wants it as result."""
-        body = _to_body(request) | {"fromHash": request.from_hash}
+        body = _to_body(request) | {"fromHash": request.from_hash, "isOnlyHead": request.only_head}
         return self._apply("merge", branch, expected, body, request.conflicts_as_result)
 
     def transplant(self, branch: str, expected: CommitHash | None, request: Transplant) -> MergeResult:

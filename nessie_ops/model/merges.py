@@ -60,6 +60,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     key_modes: tuple[KeyMergeMode, ...] = ()
     dry_run: bool = False
     conflicts_as_result: bool = False
+    only_head: bool = False  # only while `from_ref` ends at `from_hash`
 
 
 class Transplant(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,7 @@ def to_merge(store: VersionStore, request: AnyRequest, given: MergeIn) -> Merge:
         key_modes=tidy_modes(given.key_merge_modes),
         dry_run=given.wants_dry_run,
         conflicts_as_result=given.wants_conflicts,
+        only_head=given.is_only_head,
     )
 
 

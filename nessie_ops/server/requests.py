@@ -94,6 +94,7 @@ class _ByKeyIn(ApplyIn, frozen=True, kw_only=True, rename="camel"):
 
 class MergeIn(_ByKeyIn, frozen=True, kw_only=True, rename="camel"):
     from_hash: str | None = None
+    is_only_head: bool = False
 
 
 class TransplantIn(_ByKeyIn, frozen=True, kw_only=True, rename="camel"):

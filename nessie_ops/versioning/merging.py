@@ -42,6 +42,8 @@ def merge(
         get_expected(tx, branch, expected, head)
     source = find_commit(tx, request.from_hash)
     check_source(tx, request.from_ref, source)
+    if request.only_head:
+        references.require_head(references.get_record(tx, request.from_ref), request.from_hash)
     modes = get_modes(request.key_modes)
     base = source if source is None else find_merge_base(tx, head, source)
     if base is None and source is not None:

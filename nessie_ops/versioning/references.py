@@ -151,7 +151,7 @@ def assign_reference(
     tx: WriteTransaction, name: str, expected: CommitHash | None, target: CommitHash, now: datetime
 ) -> Reference:
     before = get_record(tx, name, lock=True)
-    _expect(before, expected)
+    require_head(before, expected)
     head = _get_target(tx, target)
     after = before._replace(head=head)
     tx.update_reference(after)
@@ -165,7 +165,7 @@ def delete_reference(
     if name == default_branch:
         raise BadRequest(f"Default branch '{name}' cannot be deleted.")
     record = get_record(tx, name, lock=True)
-    _expect(record, expected)
+    require_head(record, expected)
     tx.delete_reference(name)
     tx.append_move(record, None, DELETED, to_micros(now))
     return to_reference(record)
@@ -180,7 +180,7 @@ def update_properties(
     now: datetime,
 ) -> Reference:
     before = get_record(tx, name, lock=True)
-    _expect(before, expected)
+    require_head(before, expected)
     properties = get_properties(before) | dict(updates)
     for key in removals:
         properties.pop(key, None)
@@ -231,7 +231,8 @@ def _get_target(tx: WriteTransaction, target: CommitHash) -> bytes | None:
     return head
 
 
-def _expect(record: ReferenceRecord, expected: CommitHash | None) -> None:
+def require_head(record: ReferenceRecord, expected: CommitHash | None) -> None:
+    """ReferenceConflict (UNEXPECTED_HASH) unless the reference ends at `expected`; None is content with any head."""
     head = to_hash(record.head)
     if expected is not None and expected != head:
         message = f"named-reference '{record.name}' is not at expected hash '{expected}', but at '{head}'"

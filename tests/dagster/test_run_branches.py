@@ -177,6 +177,48 @@ def test_a_lost_answer_is_looked_up(
     assert publish(client, main, name, MESSAGE).commit == client.get_reference(main).hash != before
 
 
+def test_an_attempt_that_still_writes_cannot_undo_what_was_published(
+    client: NessieClient, main: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validated, delete = load(client, main, name, 1), client.delete_reference
+
+    def write_first(branch: str, expected: CommitHash | None) -> object:
+        monkeypatch.undo()
+        write(client, name, "silver.flights", 2)
+        return delete(branch, expected)
+
+    monkeypatch.setattr(client, "delete_reference", write_first)
+    done = publish(client, main, name, MESSAGE)
+    assert done.commit == client.get_reference(main).hash and snapshot_of(client, main) == 1
+    assert client.list_references(prefix=name) == []
+
+    # The same, but the process died in between: the branch is there, and has moved on.
+    validated = load(client, main, name, 3)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(client, "delete_reference", _die)
+        publish(client, main, name, MESSAGE)
+    write(client, name, "silver.flights", 4)
+    again = publish(client, main, name, MESSAGE, validated)
+    assert again.already and snapshot_of(client, main) == 3
+    assert client.list_references(prefix=name) == []
+
+
+def test_a_request_to_merge_that_comes_late_is_refused(
+    client: NessieClient, main: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(client, main, name, 1)
+    merge, before = client.merge, client.get_reference(main).hash
+
+    def write_first(branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
+        write(client, name, "silver.flights", 2)
+        return merge(branch, expected, request)
+
+    monkeypatch.setattr(client, "merge", write_first)
+    with pytest.raises(NotValidated, match="Another attempt"):
+        publish(client, main, name, MESSAGE)
+    assert client.get_reference(main).hash == before
+
+
 def test_only_what_was_validated_is_published(client: NessieClient, main: str, name: str) -> None:
     open_branch(client, main, name, NAMESPACES)
     write(client, name, "silver.flights", 1)

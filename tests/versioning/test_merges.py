@@ -7,11 +7,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from nessie_ops.errors import BadRequest, Forbidden, MergeConflict, ReferenceNotFound
+from nessie_ops.errors import BadRequest, Forbidden, MergeConflict, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import (
     DETACHED,
     NO_ANCESTOR,
     CommitHash,
+    ConflictType,
     KeyMergeMode,
     Merge,
     MergeBehavior,
@@ -269,3 +270,14 @@ def test_the_expected_hash_is_checked_and_echoed(forked: VersionStore) -> None:
     assert (result.expected_hash, result.was_applied) == (expected, True)
     meta = forked.get_commit(head(forked))
     assert (meta.message, meta.authors) == ("why", ("ann",))
+
+
+def test_only_while_the_source_ends_there(forked: VersionStore) -> None:
+    validated = update(forked, "a", 2, "f")
+    update(forked, "b", 2, "f")
+    before = head(forked)
+    with pytest.raises(ReferenceConflict, match="not at expected hash") as caught:
+        merge(forked, from_hash=validated, only_head=True)
+    assert caught.value.conflicts[0].conflict_type is ConflictType.UNEXPECTED_HASH
+    assert head(forked) == before
+    assert merge(forked, only_head=True).was_applied
