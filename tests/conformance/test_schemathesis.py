@@ -30,6 +30,13 @@ FILTERS = [
     *("key.name == 't'", "commit.commitTime < timestamp('2020-01-01T00:00:00Z')", "1", "ref.", "[]" * 900),
 ]
 Values = dict[str, list[Any]]
+OF_REQUESTS: Values = {
+    "number": [1, 2, 3, 0, "01", 10**18, 10**40],
+    "source": ["dev", "v1", "main", "nope", "é", "\0"],
+    "target": ["main", "dev", "v1", "", "\0"],
+    "checks": [[{"name": "rows", "passed": True}], [{"name": "rows", "passed": False}] * 2, []],
+    "requiredChecks": [["rows"], [], ["rows", "rows"], [""]],
+}
 OF_EVENTS: Values = {
     "subscriber": ["a.t", "new", "t", "nope"],  # those that are made have a name of `keys`
     "url": ["http://127.0.0.1:9/hook", "http://169.254.169.254/", "https://u:p@h/", "ftp://h/"],
@@ -58,9 +65,11 @@ def likely(base_uri: str) -> Values:
         api.commit(put("t", table(2, id)), delete("a.v"))
         api.commit(put("u"), ref="dev")
         head, dev = api.head(), api.head("dev")
+        for source, target in (("dev", "main"), ("main", "dev"), ("v1", "dev")):
+            api.post("merge-requests", {"source": source, "target": target, "requiredChecks": ["rows"]})
         tokens = [
             api.get(path, **{"max-records": 1})["token"]
-            for path in ("trees", "trees/main/entries", "trees/main/history", "trees/main/diff/dev")
+            for path in ("trees", "trees/main/entries", "trees/main/history", "trees/main/diff/dev", "merge-requests")
         ]
     hashes = [old, old, head, head, dev, dev, Z, "~1", f"{head}~1", f"{dev}^2", "ab" * 32, "zz"]
     hashes.append(f"{old}*2026-01-01T00:00:00Z")
@@ -73,7 +82,7 @@ def likely(base_uri: str) -> Values:
         "refs": ["main...dev", f"main*{old}...dev", "main...", "...", f"-*{Z}...DETACHED*{dev}"],
         **dict.fromkeys(("key", "name", "min-key", "max-key", "prefix-key"), KEYS),
         **dict.fromkeys(("hash", "fromHash", "expectedHash", "hashOnRef", "limit-hash", "startHash"), hashes),
-        **dict.fromkeys(("endHash", "commitHash"), hashes),
+        **dict.fromkeys(("endHash", "commitHash", "sourceHash"), hashes),
         **dict.fromkeys(("page-token", "pageToken"), pages),
         **dict.fromkeys(("fromRefName", "sourceRefName", "sourceRef"), sources),
         "hashesToTransplant": [[dev], [old, dev], [Z], ["~1"]],
@@ -83,6 +92,7 @@ def likely(base_uri: str) -> Values:
         "keepIndividualCommits": [None],
         "id": [id, None, None, "nope", "00000000-0000-4000-8000-000000000000"],
         **OF_EVENTS,
+        **OF_REQUESTS,
         "authorTime": ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01T00:00:00Z"],
     }
 
