@@ -49,6 +49,7 @@ PREFIX = "run/"
 BASE, VALIDATED, CONFLICTS, REBASES = "base_hash", "validated_hash", "conflicts", "rebases"
 OPENED_AT, QUARANTINED_AT = "opened_at", "quarantined_at"
 RUN_ID, VALIDATED_COMMIT = "nessie_ops.root_run_id", "nessie_ops.validated_hash"  # properties of a published commit
+REVERTED = "nessie_ops.reverted_commit"  # property of a commit that undoes another
 MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row needs a person
 MAX_REASON = 500  # characters of a quarantine's reason
 _MAX_LOG = 100_000  # commits of main looked through for one that is already there: hours of the busiest main

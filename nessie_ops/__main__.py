@@ -40,9 +40,17 @@ def _run_month(*, month: str, source: str, resume: str, all_steps: bool) -> int:
     return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps)
 
 
+def _is_in_use(branch: str) -> bool:
+    from nessie_ops.instance import find_instance
+    from schedules.endings import is_in_use
+
+    with find_instance() as instance:
+        return instance is not None and is_in_use(instance, branch)
+
+
 def make_app() -> typer.Typer:
     """The whole command line."""
-    app = build_app(_serve)
+    app = build_app(_serve, _is_in_use)
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
     app.add_typer(make_run(_run_month), name="run")

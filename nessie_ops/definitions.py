@@ -9,6 +9,7 @@ from assets.branch import run_branch
 from assets.bronze import bronze_assets
 from assets.checks import all_checks
 from assets.collection import collection_assets, collection_checks
+from assets.freshness import freshness_check
 from assets.gold import gold_assets
 from assets.publish import publish_assets
 from assets.silver import silver_assets
@@ -16,9 +17,10 @@ from resources.catalog import CatalogResource
 from resources.collection import GarbageCollection
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
-from schedules.jobs import collect_garbage, delete_garbage, find_garbage, load_month, reap_branches
+from schedules.jobs import check_freshness, collect_garbage, delete_garbage, find_garbage, load_month, purge_store
 from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.observing import observe_commits
+from schedules.reaping import reap_branches
 from schedules.repairs import repair_jobs
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
@@ -29,8 +31,18 @@ def build() -> dg.Definitions:
     catalog = CatalogResource()
     return dg.Definitions(
         assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets, *collection_assets],
-        asset_checks=[*all_checks, *collection_checks],
-        jobs=[load_month, reap_branches, collect_garbage, find_garbage, delete_garbage, *merging_jobs, *repair_jobs],
+        asset_checks=[*all_checks, *collection_checks, freshness_check],
+        jobs=[
+            load_month,
+            reap_branches,
+            collect_garbage,
+            find_garbage,
+            delete_garbage,
+            purge_store,
+            check_freshness,
+            *merging_jobs,
+            *repair_jobs,
+        ],
         schedules=all_schedules,
         sensors=[*all_sensors, follow_merge_requests, observe_commits],
         resources={

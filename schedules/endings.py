@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 from dagster._core.storage.tags import ROOT_RUN_ID_TAG, WILL_RETRY_TAG
 
-from assets.run_branches import quarantine
-from assets.runs import branch_of, evaluations, parent_of, successor_of
+from assets.run_branches import PREFIX, quarantine
+from assets.runs import BRANCH_TAG, branch_of, evaluations, parent_of, successor_of
 from nessie_ops.client import NessieClient
 
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -44,9 +44,20 @@ def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 def is_live(instance: dg.DagsterInstance, root_run_id: str) -> bool | None:
     """Whether a run with this root may still write to its branch; None when the instance knows no such run."""
     runs = _group(instance, root_run_id)
+    return _may_write(runs) if runs else None
+
+
+def is_in_use(instance: dg.DagsterInstance, branch: str) -> bool:
+    """Whether a run that may still write works on a branch: its own, or one that its tag names."""
+    if branch.startswith(PREFIX) and is_live(instance, branch.removeprefix(PREFIX)):
+        return True
+    return _may_write(list(instance.get_runs(dg.RunsFilter(tags={BRANCH_TAG: branch}))))
+
+
+def _may_write(runs: list[dg.DagsterRun]) -> bool:
     retried = {parent_of(run) for run in runs}  # their tag still says that they will be
     waiting = [run for run in runs if run.run_id not in retried and _will_be_retried(run)]
-    return bool(waiting) or any(run.status not in FINISHED for run in runs) if runs else None
+    return bool(waiting) or any(run.status not in FINISHED for run in runs)
 
 
 def _group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun]:

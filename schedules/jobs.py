@@ -1,29 +1,19 @@
-"""Jobs: the pipeline for one month, on a branch of its own; tidying up after runs; and collecting garbage.
+"""Jobs: the pipeline for one month, on a branch of its own; and collecting garbage.
 
 `collect_garbage` finds and deletes; `find_garbage` only finds, and `delete_garbage` deletes what a person approved.
 """
-
-import os
-from datetime import timedelta
 
 import dagster as dg
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.branch import RETRY_TAGS
 from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
-from assets.merge_requests import list_waiting
-from assets.run_branches import branch_name, reap
-from nessie_ops.errors import BadRequest
-from resources.catalog import CatalogResource
-from schedules.endings import is_live
-
-QUARANTINE_VARIABLE = "NESSIE_OPS_QUARANTINE_DAYS"
-DEFAULT_QUARANTINE_DAYS = 7
+from assets.freshness import freshness_check
 
 # All steps in one process, so that they share one Spark: a JVM per step would take most of the run's time.
 load_month = dg.define_asset_job(
     "load_month",
-    selection=dg.AssetSelection.all() - dg.AssetSelection.groups(GROUP),
+    selection=dg.AssetSelection.all() - dg.AssetSelection.groups(GROUP) - dg.AssetSelection.checks(freshness_check),
     description="Load a month on a branch of its own, check it there, and publish it to main as one commit.",
     executor_def=dg.in_process_executor,
     tags=RETRY_TAGS,
@@ -54,31 +44,17 @@ delete_garbage = dg.define_asset_job(
     executor_def=dg.in_process_executor,
     tags=GARBAGE_TAGS,
 )
+purge_store = dg.define_asset_job(
+    "purge_store",
+    selection=dg.AssetSelection.assets(store_purged),
+    description="Remove commits that no reference needs from our own store; after a deletion of files, not before.",
+    executor_def=dg.in_process_executor,
+    tags=GARBAGE_TAGS,
+)
 
-
-@dg.op
-def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -> None:
-    waiting = {request.source for request in list_waiting(catalog.client)}
-
-    def needed(root: str) -> bool | None:
-        return branch_name(root) in waiting or is_live(context.instance, root)
-
-    marked, deleted = reap(catalog.client, needed, get_quarantine_time())
-    context.log.info(f"Quarantined: {', '.join(marked) or 'none'}.  Deleted: {', '.join(deleted) or 'none'}.")
-
-
-@dg.job(executor_def=dg.in_process_executor, description="Delete the branches of runs that ended badly long ago.")
-def reap_branches() -> None:
-    reap_quarantined()
-
-
-def get_quarantine_time() -> timedelta:
-    """How long a quarantined branch is kept: NESSIE_OPS_QUARANTINE_DAYS, by default 7.  BadRequest if not a number."""
-    text = os.environ.get(QUARANTINE_VARIABLE) or str(DEFAULT_QUARANTINE_DAYS)
-    try:
-        days = float(text)
-    except ValueError:
-        days = -1
-    if not 0 <= days <= 36_500:
-        raise BadRequest(f"{QUARANTINE_VARIABLE}: '{text}' is not a number of days between 0 and 36500.")
-    return timedelta(days=days)
+check_freshness = dg.define_asset_job(
+    "check_freshness",
+    selection=dg.AssetSelection.checks(freshness_check),
+    description="Warn of tables of main that are older than they should be, by the catalog's commits.",
+    executor_def=dg.in_process_executor,
+)

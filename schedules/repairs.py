@@ -6,7 +6,7 @@ Each is typed configuration away in the launchpad, and may be launched again: wh
 import dagster as dg
 
 from assets.merge_requests import list_waiting
-from assets.run_branches import PREFIX, branch_name, find_state
+from assets.run_branches import PREFIX, REVERTED, branch_name, find_state
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MergeConflict, ReferenceAlreadyExists, ReferenceNotFound
 from nessie_ops.model import CommitMeta, NewCommit, Reference, ReferenceType
@@ -14,7 +14,7 @@ from resources.catalog import CatalogResource
 from schedules.endings import is_live
 
 READ = "read/"  # tags that people open to read a state of the past
-_RUN, _ROOT, REVERTED = "nessie_ops.run_id", "nessie_ops.root_run_id", "nessie_ops.reverted_commit"
+_RUN, _ROOT = "nessie_ops.run_id", "nessie_ops.root_run_id"
 _MAX_LOG = 10_000  # commits of the target looked through for a run's
 
 

@@ -1,4 +1,4 @@
-"""Schedules: the nightly tidying; and, waiting to be switched on, a loader of the next month and garbage collection."""
+"""Schedules: the nightly tidying; and, waiting to be switched on, loading, collecting, purging and freshness."""
 
 import dagster as dg
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
@@ -6,7 +6,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from assets.collection import shards
 from assets.publish import publish
 from assets.tables import months
-from schedules.jobs import collect_garbage, find_garbage, load_month, reap_branches
+from schedules.jobs import check_freshness, collect_garbage, find_garbage, load_month, purge_store
+from schedules.reaping import reap_branches
 from schedules.times import check_names, get_cron
 
 nightly_reaping = dg.ScheduleDefinition(
@@ -40,11 +41,34 @@ def nightly_search(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     return _all_shards(context)
 
 
+# `collect_garbage` purges by itself; this is for those who delete files by hand, or collect with the command.
+weekly_purge = dg.ScheduleDefinition(
+    name="weekly_purge",
+    job=purge_store,
+    cron_schedule=get_cron("weekly_purge", "30 5 * * 0"),
+    execution_timezone="UTC",
+)
+
+hourly_freshness = dg.ScheduleDefinition(
+    name="hourly_freshness",
+    job=check_freshness,
+    cron_schedule=get_cron("hourly_freshness", "10 * * * *"),
+    execution_timezone="UTC",
+)
+
+
 def _all_shards(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     keys = shards.get_partition_keys()
     tags = {ASSET_PARTITION_RANGE_START_TAG: keys[0], ASSET_PARTITION_RANGE_END_TAG: keys[-1]}
     return dg.RunRequest(run_key=context.scheduled_execution_time.isoformat(), tags=tags)
 
 
-all_schedules = [nightly_reaping, load_next_month, nightly_collection, nightly_search]
+all_schedules = [
+    nightly_reaping,
+    load_next_month,
+    nightly_collection,
+    nightly_search,
+    weekly_purge,
+    hourly_freshness,
+]
 check_names({schedule.name for schedule in all_schedules})

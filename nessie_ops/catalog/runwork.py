@@ -18,7 +18,7 @@ from nessie_ops.model import (
 )
 
 PREFIX = "run/"
-_IDS = ("nessie_ops.run_id", "nessie_ops.root_run_id")
+RUN_IDS = ("nessie_ops.run_id", "nessie_ops.root_run_id")
 _MAX_LOG = 10_000  # commits of the target looked through
 
 
@@ -46,8 +46,8 @@ def find_run(catalog: Catalog, target: str, run_id: str, load: LoadMetadata) -> 
     """What a run wrote, by its id or that of the first of its re-executions; BadRequest when it left nothing."""
     for entry in catalog.list_log(catalog.get_reference(target).hash, limit=_MAX_LOG):
         meta = entry.commit_meta
-        if any((run_id,) == meta.all_properties.get(name) for name in _IDS):
-            root = meta.all_properties.get(_IDS[1], (run_id,))[0]
+        if any((run_id,) == meta.all_properties.get(name) for name in RUN_IDS):
+            root = meta.all_properties.get(RUN_IDS[1], (run_id,))[0]
             before = meta.parent_commit_hashes[0]
             written = list_changes(catalog, before, meta.hash, load)
             return RunWork(run_id, "published", PREFIX + root, before, meta.hash, meta, "", written)

@@ -13,8 +13,8 @@ from nessie_ops.cli.serve import Serve, make_serve
 from nessie_ops.errors import NessieOpsError
 
 
-def build_app(serve: Serve) -> typer.Typer:
-    """The command line; `serve` runs the server in the foreground."""
+def build_app(serve: Serve, is_in_use: branch.IsInUse = lambda name: False) -> typer.Typer:
+    """The command line; `serve` runs the server in the foreground, `is_in_use` tells whether a run needs a branch."""
     app = typer.Typer(
         name="nessie-ops",
         help="Branch-per-run data operations on a Git-like catalog for Apache Iceberg tables.",
@@ -24,7 +24,7 @@ def build_app(serve: Serve) -> typer.Typer:
     )
     app.callback()(_options)
     app.command("serve")(make_serve(serve))
-    app.add_typer(branch.app, name="branch")
+    app.add_typer(branch.make_branch(is_in_use), name="branch")
     app.add_typer(check.app, name="check")
     app.add_typer(events.app, name="events")
     app.add_typer(gc.app, name="gc")

@@ -1,19 +1,34 @@
-"""`nessie-ops branch`: list, create and delete branches."""
+"""`nessie-ops branch`: list, create, delete and reap branches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
 from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.client import NessieClient
+from nessie_ops.mergerequests import MergeRequests
+from nessie_ops.mergerequests.leases import reap_expired
 from nessie_ops.model import QUARANTINED, Branch, ReferenceType, parse_hash
 
-app = typer.Typer(help="List, create and delete branches.", no_args_is_help=True)
+IsInUse = Callable[[str], bool]
+"""Whether a run works on the branch of this name."""
 
 
-@app.command("list")
+def make_branch(is_in_use: IsInUse) -> typer.Typer:
+    """The commands; `reap` leaves alone what is in use."""
+    app = typer.Typer(help="List, create, delete and reap branches.", no_args_is_help=True)
+    app.command("list")(list_branches)
+    app.command("create")(create_branch)
+    app.command("delete")(delete_branch)
+    app.command("reap")(_make_reap(is_in_use))
+    return app
+
+
 def list_branches(
     prefix: Annotated[str, typer.Option(help="Only branches whose name begins so.")] = "",
     uri: Uri = "",
@@ -31,7 +46,6 @@ def list_branches(
         print_rows([(branch.name, branch.hash[:16], note) for branch, note in zip(branches, notes)])
 
 
-@app.command("create")
 def create_branch(
     name: Annotated[str, typer.Argument(help="Name of the new branch.")],
     source: Annotated[str, typer.Option("--from", help="Where it begins, such as main, main~2 or @HASH.")] = "-",
@@ -45,7 +59,6 @@ def create_branch(
     print_json(created) if as_json else typer.echo(f"created {created.name} at {created.hash}")
 
 
-@app.command("delete")
 def delete_branch(
     name: Annotated[str, typer.Argument(help="Name of the branch.")],
     expected: Annotated[str, typer.Option(help="Delete only if the head is this commit.", metavar="HASH")] = "",
@@ -57,3 +70,25 @@ def delete_branch(
     with open_catalog(uri, store) as catalog:
         deleted = catalog.delete_reference(name, parse_hash(expected, "expected") if expected else None)
     print_json(deleted) if as_json else typer.echo(f"deleted {deleted.name}, which was at {deleted.hash}")
+
+
+def _make_reap(is_in_use: IsInUse) -> Callable[..., None]:
+    def reap(
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which would be deleted.")] = False,
+        uri: Uri = "",
+        store: StoreUrl = "",
+        as_json: AsJson = False,
+    ) -> None:
+        """Delete the branches of nessie-ops whose `expires_at` has passed, but for those that somebody needs."""
+        with open_catalog(uri, store) as catalog:
+            requests = catalog if isinstance(catalog, NessieClient) else MergeRequests(catalog)
+            found = reap_expired(catalog, requests, datetime.now(UTC), is_in_use, dry_run=dry_run)
+        if as_json:
+            print_json(found)
+            return
+        rows = [("would be deleted" if dry_run else "deleted", name, "") for name in found.deleted]
+        rows += [("kept", name, why) for name, why in found.kept.items()]
+        rows += [("kept", name, f"expires_at: '{text}' is no time") for name, text in found.unreadable.items()]
+        print_rows(rows)
+
+    return reap

@@ -25,6 +25,7 @@ from nessie_ops.gc.storage import StorageError, Stores
 from nessie_ops.gc.surplus import Surplus, Times, find_surplus
 from nessie_ops.model import CommitHash, Merge, NewCommit, ReferenceType
 
+MAINTENANCE = "nessie_ops.maintenance"  # property of commits that change no row of any table; says what they do
 _IN_MESSAGE = 20  # tables that a commit message names
 
 
@@ -155,7 +156,7 @@ class Rewriter:
 
     def _write(self, branch: str, at: CommitHash, plans: Sequence[_Plan]) -> None:
         changes = [plan.change for plan in plans]
-        meta = NewCommit(message=_message(plans))
+        meta = NewCommit(message=_message(plans), properties={MAINTENANCE: ("expire snapshots",)})
         if not self._on:
             self._catalog.tables.commit(branch, changes, meta, at=at)
             return
