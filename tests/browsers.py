@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -20,13 +21,13 @@ CHROMIUM = [
 
 
 @contextmanager
-def open_page() -> Iterator[Page]:
-    """An empty page; the browser ends with the context."""
+def open_page(**options: Any) -> Iterator[Page]:
+    """An empty page with `options` of Playwright's; the browser ends with the context."""
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert binary, "chromium is not installed; `make test` installs it, or says what is missing"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=CHROMIUM)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page = browser.new_page(**{"viewport": {"width": 1400, "height": 1000}, **options})
         page.set_default_timeout(60_000)
         yield page
         browser.close()

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from assets.transforms.months import Month
 from nessie_ops.client import NessieClient
 from nessie_ops.instance import open_instance
 from resources.catalog import CatalogResource
-from resources.deliveries import packaged_deliveries
-from tests.dagster.deliveries import copy_some_days
+from tests.dagster.deliveries import copy_first_months
 
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real deliveries, of three days of each of the first three months: the first, the 15th and the last."""
     folder = tmp_path_factory.mktemp("source")
-    months = [Month(2013, number) for number in (1, 2, 3)]
-    for name in ("flights", "weather"):
-        copy_some_days(packaged_deliveries(), folder, name, {m.month: (1, 15, m.last_day) for m in months})
-    for name in ("planes", "airports", "airlines"):
-        shutil.copy(packaged_deliveries() / f"{name}.csv", folder)
+    copy_first_months(folder)
     return folder
 
 

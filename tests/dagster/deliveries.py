@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from assets.transforms.months import Month
+from resources.deliveries import packaged_deliveries
 
 Row = dict[str, str]
 
@@ -27,6 +31,16 @@ def write_rows(path: Path, rows: list[Row]) -> None:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def copy_first_months(target: Path) -> None:
+    """Copy the real deliveries, of three days of each of the first three months: the first, the 15th and the last."""
+    target.mkdir(parents=True, exist_ok=True)
+    months = [Month(2013, number) for number in (1, 2, 3)]
+    for name in ("flights", "weather"):
+        copy_some_days(packaged_deliveries(), target, name, {m.month: (1, 15, m.last_day) for m in months})
+    for name in ("planes", "airports", "airlines"):
+        shutil.copy(packaged_deliveries() / f"{name}.csv", target)
 
 
 def copy_some_days(source: Path, target: Path, name: str, days: Mapping[int, tuple[int, ...]]) -> None:
