@@ -5,11 +5,11 @@ A chapter types what its page says, and asks the catalog whether it became so.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
 import dagster as dg
+from playwright.sync_api import Page
 
 from nessie_ops.errors import ReferenceNotFound
 from nessie_ops.model import QUARANTINED, MergeRequestState
@@ -29,6 +29,7 @@ def tell(site: Site) -> None:
     merge_by_a_request(site, asking)
     repair(site, refused, asking)
     collect(site)
+    see_the_schedules(site)
     type_commands(site)
 
 
@@ -36,10 +37,10 @@ def load_a_month(site: Site) -> None:
     run_id = site.launch_assets("load_month", "2013-01", picture="launch.png")
     site.ends(run_id)
     assert _published(site) == [run_id]
-    page = site.open(f"runs/{run_id}")
-    page.get_by_role("button", name="gantt_flat").click()
-    page.get_by_role("button", name="expand_arrows").first.click()  # the steps alone
-    site.take("run.png", "Success", "run_branch", "check_silver_flights", "publish")
+    _see_steps(site, run_id)
+    site.take("run.png", "Success", "partition: 2013-01", "run_branch", "check_silver_flights")
+    site.open("assets/publish?view=partitions&partition=2013-01")
+    site.take("published.png", "Materialized", run_id[:8], "nessie/commit", "nessie/target")
 
 
 def load_two_more(site: Site) -> tuple[str, str]:
@@ -55,9 +56,9 @@ def see_a_check_fail(site: Site, run_id: str) -> None:
     assert "times_possible" in wait_for("the quarantine", lambda: _quarantine(site, run_id))
     site.open("assets/bronze/flights?view=checks&checkDetail=times_possible")
     site.take("failed-check.png", "times_possible", "rows break", "sample", "2575")
-    page = site.open(f"runs/{run_id}")
-    page.get_by_role("button", name=re.compile("Re-execute")).first.locator("xpath=following::button[1]").click()
-    site.take("re-execute.png", "Failure", "From failure", "All steps")
+    page = _see_steps(site, run_id)
+    page.get_by_role("button", name="Re-execute all").locator("xpath=following::button[1]").click()
+    site.take("re-execute.png", "Failure", "check_bronze_flights", "From failure", "All steps")
 
 
 def merge_by_a_request(site: Site, run_id: str) -> None:
@@ -95,6 +96,9 @@ def collect(site: Site) -> None:
     config = configuration(COLLECTION, "gc_deleted", LIVE_SET=found)
     site.ends(site.launch_asset_config("delete_garbage", config, picture="approve-garbage.png"))
     assert 0 < len(_files(site)) < before
+
+
+def see_the_schedules(site: Site) -> None:
     site.open("automation")
     site.take("schedules.png", "nightly_search", "nightly_collection", "nightly_reaping")
 
@@ -107,6 +111,14 @@ def type_commands(site: Site) -> None:
                 command = [sys.executable, "-m", "nessie_ops", *words]
                 ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
                 assert ended.returncode == 0 and ended.stdout, (words, ended.stderr)
+
+
+def _see_steps(site: Site, run_id: str) -> Page:
+    """The page of a run, with its steps and without its log."""
+    page = site.open(f"runs/{run_id}")
+    page.get_by_role("button", name="gantt_flat").click()
+    page.get_by_role("button", name="expand_arrows").first.click()
+    return page
 
 
 def _published(site: Site) -> list[str]:
