@@ -54,8 +54,9 @@ def load_two_more(site: Site) -> tuple[str, str]:
 def see_a_check_fail(site: Site, run_id: str) -> None:
     site.ends(run_id, FAILED)
     assert "times_possible" in wait_for("the quarantine", lambda: _quarantine(site, run_id))
-    site.open("assets/bronze/flights?view=checks&checkDetail=times_possible")
-    site.take("failed-check.png", "times_possible", "rows break", "sample", "2575")
+    page = site.open("assets/bronze/flights?view=checks&checkDetail=times_possible")
+    page.get_by_text("[Show Markdown]").click()
+    site.take("failed-check.png", "dep_time", "2575", area=page.get_by_role("dialog"))
     page = _see_steps(site, run_id)
     page.get_by_role("button", name="Re-execute all").locator("xpath=following::button[1]").click()
     site.take("re-execute.png", "Failure", "check_bronze_flights", "From failure", "All steps")
@@ -66,7 +67,7 @@ def merge_by_a_request(site: Site, run_id: str) -> None:
     [asked] = site.client.list_merge_requests(state=MergeRequestState.OPEN)
     assert (asked.number, asked.waits_for, len(_published(site))) == (1, ("approval",), 1)
     page = site.open("locations/nessie_ops/sensors/follow_merge_requests")
-    page.get_by_text("0 runs requested").last.click()
+    page.get_by_text("0 runs requested").nth(2).click()  # of the newest tick; the first is above the list
     site.take("sensor.png", "Skip reason", "waits for approval", area=page.get_by_role("dialog"))
     site.ends(site.launch("approve_request", configuration(MERGING, "approve")))
     merge = wait_for("the run that merges", lambda: site.newest("merge_one_request"))
@@ -110,7 +111,7 @@ def type_commands(site: Site) -> None:
             if words[0] != "run":  # a month takes as long as all of the other commands; it has tests of its own
                 command = [sys.executable, "-m", "nessie_ops", *words]
                 ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-                assert ended.returncode == 0 and ended.stdout, (words, ended.stderr)
+                assert ended.returncode == 0, (words, ended.stderr)
 
 
 def _see_steps(site: Site, run_id: str) -> Page:
