@@ -94,9 +94,8 @@ class Site(NamedTuple):
     def take(self, name: str, *texts: str, area: Locator | None = None) -> None:
         """A picture of the page, or a part of it, once it shows all `texts` and nothing is being loaded."""
         for text in texts:
-            expect((area or self.page.locator("body")).get_by_text(text).locator("visible=true").first).to_be_in_viewport(
-                timeout=_PATIENCE_MS
-            )
+            found = (area or self.page.locator("body")).get_by_text(text).locator("visible=true").first
+            expect(found).to_be_in_viewport(timeout=_PATIENCE_MS)
         expect(self.page.locator("[class*=Spinner_]").locator("visible=true")).to_have_count(0, timeout=_PATIENCE_MS)
         self.page.mouse.move(0, 0)
         (area or self.page).screenshot(path=self.images / name, animations="disabled")
