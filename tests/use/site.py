@@ -91,14 +91,16 @@ class Site(NamedTuple):
         found = [run.run_id for run in self.instance.get_runs(dg.RunsFilter(job_name=job))]
         return next((run_id for run_id in found if run_id not in since), None)
 
-    def take(self, name: str, *texts: str, area: Locator | None = None) -> None:
-        """A picture of the page, or a part of it, once it shows all `texts` and nothing is being loaded."""
+    def take(self, name: str, *texts: str, area: Locator | None = None, height: int = HEIGHT) -> None:
+        """A picture of the page, or of the top of a part, once it shows all `texts` and nothing is being loaded."""
         for text in texts:
             found = (area or self.page.locator("body")).get_by_text(text).locator("visible=true").first
             expect(found).to_be_in_viewport(timeout=_PATIENCE_MS)
         expect(self.page.locator("[class*=Spinner_]").locator("visible=true")).to_have_count(0, timeout=_PATIENCE_MS)
         self.page.mouse.move(0, 0)
-        (area or self.page).screenshot(path=self.images / name, animations="disabled")
+        box = area.bounding_box() if area else None
+        clip = {**box, "height": min(box["height"], height)} if box else None
+        self.page.screenshot(path=self.images / name, animations="disabled", clip=clip)
 
     def _type(self, config: str) -> None:
         editor = self.page.locator(".cm-s-config-editor").last

@@ -68,7 +68,7 @@ def merge_by_a_request(site: Site, run_id: str) -> None:
     assert (asked.number, asked.waits_for, len(_published(site))) == (1, ("approval",), 1)
     page = site.open("locations/nessie_ops/sensors/follow_merge_requests")
     page.get_by_text("0 runs requested").nth(2).click()  # of the newest tick; the first is above the list
-    site.take("sensor.png", "Skip reason", "waits for approval", area=page.get_by_role("dialog"))
+    site.take("sensor.png", "Skip reason", "waits for approval", area=page.get_by_role("dialog"), height=200)
     site.ends(site.launch("approve_request", configuration(MERGING, "approve")))
     merge = wait_for("the run that merges", lambda: site.newest("merge_one_request"))
     site.ends(merge)
