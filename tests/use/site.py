@@ -21,7 +21,7 @@ from tests.browsers import open_page
 from tests.dagster.web import wait_for, web_interface
 
 WIDTH, HEIGHT = 1280, 800
-_PATIENCE_MS = 120_000  # a page takes a second on a quiet machine; this is to notice a hang
+PATIENCE_MS = 120_000  # a page takes a second on a quiet machine; this is to notice a hang
 _ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -63,21 +63,19 @@ class Site(NamedTuple):
             job, page.get_by_role("button", name="Launch backfill" if partitions == "All" else "Launch 1 run")
         )
 
-    def launch_asset_config(self, job: str, config: str, *, picture: str = "") -> str:
+    def launch_asset_config(self, job: str, config: str) -> str:
         """The run launched from the launchpad that the menu beside *Materialize all* opens."""
         page = self.open(f"locations/nessie_ops/jobs/{job}")
         page.get_by_role("button", name="Materialize all").locator("xpath=following::button[1]").click()
         page.get_by_text("Open launchpad").click()
         self._type(config)
-        if picture:
-            self.take(picture, "No errors", area=page.get_by_role("dialog").last)
         return self._launch(job, page.get_by_role("dialog").last.get_by_role("button", name="Materialize").last)
 
     def launch(self, job: str, config: str, *, picture: str = "") -> str:
         """The run launched from the tab *Launchpad* of a job."""
         page = self.open(f"locations/nessie_ops/jobs/{job}/playground")
         self._type(config)
-        expect(page.get_by_text("No errors")).to_be_visible(timeout=_PATIENCE_MS)
+        expect(page.get_by_text("No errors")).to_be_visible(timeout=PATIENCE_MS)
         if picture:
             self.take(picture, "Launchpad", "No errors")
         return self._launch(job, page.get_by_role("button", name="Launch Run"))
@@ -95,8 +93,8 @@ class Site(NamedTuple):
         """A picture of the page, or of the top of a part, once it shows all `texts` and nothing is being loaded."""
         for text in texts:
             found = (area or self.page.locator("body")).get_by_text(text).locator("visible=true").first
-            expect(found).to_be_in_viewport(timeout=_PATIENCE_MS)
-        expect(self.page.locator("[class*=Spinner_]").locator("visible=true")).to_have_count(0, timeout=_PATIENCE_MS)
+            expect(found).to_be_in_viewport(timeout=PATIENCE_MS)
+        expect(self.page.locator("[class*=Spinner_]").locator("visible=true")).to_have_count(0, timeout=PATIENCE_MS)
         self.page.mouse.move(0, 0)
         box = area.bounding_box() if area else None
         clip = {**box, "height": min(box["height"], height)} if box else None
@@ -104,7 +102,7 @@ class Site(NamedTuple):
 
     def _type(self, config: str) -> None:
         editor = self.page.locator(".cm-s-config-editor").last
-        expect(editor).to_be_visible(timeout=_PATIENCE_MS)
+        expect(editor).to_be_visible(timeout=PATIENCE_MS)
         editor.click()
         self.page.keyboard.press("Control+A")
         self.page.keyboard.insert_text(config)
@@ -135,7 +133,7 @@ def open_site(home: Path, source: Path, images: Path) -> Iterator[Site]:
         web_interface(home, NESSIE_OPS_SOURCE=str(source), DAGSTER_GRPC_TIMEOUT_SECONDS="600") as port,
         open_page(viewport=viewport, timezone_id="UTC", locale="en-GB") as page,
     ):
-        page.set_default_timeout(_PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_MS)
         client = CatalogResource().client
         yield Site(home, source, damaged, images, instance, client, page, f"http://127.0.0.1:{port}")
 

@@ -93,9 +93,9 @@ def collect(site: Site) -> None:
     site.ends(found)
     assert _files(site) == before
     site.open("assets/gc_sweep?view=partitions&partition=00")
-    site.take("garbage.png", found, "summary", "report")
+    site.take("garbage.png", found, "nessie/live_set", "files/dead")
     config = configuration(COLLECTION, "gc_deleted", LIVE_SET=found)
-    site.ends(site.launch_asset_config("delete_garbage", config, picture="approve-garbage.png"))
+    site.ends(site.launch_asset_config("delete_garbage", config))
     assert 0 < len(_files(site)) < before
 
 
