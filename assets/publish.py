@@ -18,6 +18,7 @@ from assets.runs import (
     REBASE_TAG,
     REQUEST_TAG,
     VALIDATED_TAG,
+    author_of,
     branch_of,
     evaluations,
     evidence_of,
@@ -40,8 +41,8 @@ MAX_SUMMARY = 1_000  # characters of what a check found
 class PublishConfig(dg.Config):
     """`publish`: `merge`, or `sensor` to ask by a merge request that a sensor follows; empty: NESSIE_OPS_PUBLISH.
 
-    A request `needs_approval` when a person must look at it, too, which makes a run ask; `author` is who asks, by
-    default the job.
+    A request `needs_approval` when a person must look at it, too, which makes a run ask.  `author` is the commit's and
+    the request's, by default the run's tag `user`, else the job.
     """
 
     publish: str = ""
@@ -86,7 +87,7 @@ def publish(
     if config.waits():
         _ask(context, config, catalog)  # and is materialized by the run that merges
     else:
-        yield _publish(context, catalog)
+        yield _publish(context, config, catalog)
 
 
 def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource) -> None:
@@ -96,17 +97,16 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
         for label in sorted(found)
     ]
     required = [audit.label for audit in checks.all_rules(month_of(run)) if audit.blocking]
-    author, needs = config.author or run.job_name, config.needs_approval
     _stop_if_replaced(context)
     request = ask_to_merge(
         catalog.client,
         catalog.main,
         branch_of(run),
-        _message(context),
+        _message(context, config),
         results,
         required,
-        author=author,
-        needs_approval=needs,
+        author=author_of(run, config.author),
+        needs_approval=config.needs_approval,
         release=parent_of(run) is not None,
         validated=remembered(context.instance, run, VALIDATED_TAG),
     )
@@ -115,8 +115,10 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
     context.log.info(f"Asked by merge request {request.number} for the merge of {branch_of(run)}.{waits}")
 
 
-def _publish(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
-    run, message = context.run, _message(context)
+def _publish(
+    context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource
+) -> dg.MaterializeResult:
+    run, message = context.run, _message(context, config)
     commit = remembered(context.instance, run, VALIDATED_TAG)
     is_again = parent_of(run) is not None  # the first run has no earlier attempt whose quarantine it could lift
     _stop_if_replaced(context)  # last, so that little time is left between looking and merging
@@ -142,12 +144,13 @@ def _stop_if_replaced(context: dg.AssetExecutionContext) -> None:
         raise dg.Failure(f"Run {again} executes this one again: only that one publishes.", allow_retries=False)
 
 
-def _message(context: dg.AssetExecutionContext) -> NewCommit:
+def _message(context: dg.AssetExecutionContext, config: PublishConfig) -> NewCommit:
     run, month = context.run, month_of(context.run)
     found = evaluations(context.instance, run)
     results = tuple(f"{label} {'passed' if found[label].passed else 'warned'}" for label in sorted(found))
     return NewCommit(
         message=f"Load {month} (run {run.run_id[:8]} of {run.job_name})",
+        authors=(author_of(run, config.author),),
         properties={
             "nessie_ops.run_id": (run.run_id,),
             "nessie_ops.job": (run.job_name,),

@@ -7,7 +7,7 @@ branch's own properties say; where they differ, the branch is right.
 from __future__ import annotations
 
 import dagster as dg
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG, USER_TAG
 
 from assets.run_branches import Evidence, branch_name
 from assets.transforms.audits import Audit
@@ -58,6 +58,11 @@ def month_of(run: dg.DagsterRun) -> Month:
     if key is None:
         raise BadRequest("The run has no partition: launch the job load_month for one month.")
     return Month.parse(key)
+
+
+def author_of(run: dg.DagsterRun, given: str = "") -> str:
+    """Who publishes: as `given`, else the run's tag `user`, else its job."""
+    return given or run.tags.get(USER_TAG) or run.job_name
 
 
 def key_of(table: Table) -> dg.AssetKey:

@@ -34,10 +34,10 @@ def _run_demo() -> int:
     return run_demo(get_home())
 
 
-def _run_month(*, month: str, source: str, resume: str, all_steps: bool) -> int:
+def _run_month(*, month: str, source: str, resume: str, all_steps: bool, as_json: bool) -> int:
     from nessie_ops.demo.one_month import load_or_resume
 
-    return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps)
+    return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps, as_json=as_json)
 
 
 def _is_in_use(branch: str) -> bool:

@@ -24,6 +24,8 @@ from schedules.reaping import reap_branches
 from schedules.repairs import repair_jobs
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
+from schedules.validating import validate_branch
+from schedules.watching import validate_commits
 
 
 def build() -> dg.Definitions:
@@ -34,6 +36,7 @@ def build() -> dg.Definitions:
         asset_checks=[*all_checks, *collection_checks, freshness_check],
         jobs=[
             load_month,
+            validate_branch,
             reap_branches,
             collect_garbage,
             find_garbage,
@@ -44,7 +47,7 @@ def build() -> dg.Definitions:
             *repair_jobs,
         ],
         schedules=all_schedules,
-        sensors=[*all_sensors, follow_merge_requests, observe_commits],
+        sensors=[*all_sensors, follow_merge_requests, observe_commits, validate_commits],
         resources={
             "catalog": catalog,
             "collection": GarbageCollection(catalog=catalog),

@@ -7,6 +7,7 @@ next one to drive finds that and ends it.
 from __future__ import annotations
 
 import fcntl
+import getpass
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,13 @@ from dagster._core.definitions.reconstruct import ReconstructableJob, Reconstruc
 from dagster._core.execution.api import create_execution_plan, execute_run_iterator
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.execution.plan.state import KnownExecutionState
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, RETRY_STRATEGY_TAG, ROOT_RUN_ID_TAG
+from dagster._core.storage.tags import (
+    PARENT_RUN_ID_TAG,
+    PARTITION_NAME_TAG,
+    RETRY_STRATEGY_TAG,
+    ROOT_RUN_ID_TAG,
+    USER_TAG,
+)
 
 from assets.run_branches import MAX_REBASES, find_published
 from assets.runs import REQUEST_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
@@ -35,7 +42,10 @@ OnEvent = Callable[[dg.DagsterEvent], None]
 
 
 class MonthRun(msgspec.Struct, frozen=True):
-    """How loading a month ended: `commit` is main's, None when nothing was published, and then `reason` says why."""
+    """How loading a month ended: `commit` is main's, None when nothing was published, and then `reason` says why.
+
+    `merge_request` is the number of the request that the validated branch waits with, if it does.
+    """
 
     month: str
     run_id: str
@@ -44,6 +54,7 @@ class MonthRun(msgspec.Struct, frozen=True):
     commit: CommitHash | None
     reason: str
     checks: Evaluations
+    merge_request: int | None = None
 
 
 def run_month(
@@ -57,7 +68,7 @@ def run_month(
     end_abandoned(instance)
     config = {"resources": {"deliveries": {"config": {"source_dir": source_dir}}}} if source_dir else {}
     with _driving(instance) as lock:
-        tags = {PARTITION_NAME_TAG: month, DRIVER_TAG: lock}
+        tags = {PARTITION_NAME_TAG: month, DRIVER_TAG: lock, **_user()}
         run = instance.create_run_for_job(_job().get_definition(), run_config=_quiet(config), tags=tags)
         return _drive(instance, run, on_event)
 
@@ -126,6 +137,7 @@ def _again(instance: dg.DagsterInstance, parent: dg.DagsterRun, lock: str, *, al
             job, parent.run_config, step_keys_to_execute=keys, known_state=state, tags=parent.tags
         )
     tags = {
+        **_user(),
         PARTITION_NAME_TAG: parent.tags[PARTITION_NAME_TAG],
         ROOT_RUN_ID_TAG: root_of(parent),
         PARENT_RUN_ID_TAG: parent.run_id,
@@ -144,17 +156,18 @@ def _again(instance: dg.DagsterInstance, parent: dg.DagsterRun, lock: str, *, al
 def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, attempts: int) -> MonthRun:
     ended = instance.get_run_by_id(run.run_id)
     assert ended is not None
-    commit, reason = None, ""
+    commit, reason, request = None, "", None
     if ended.status == dg.DagsterRunStatus.SUCCESS:
         catalog, validated = CatalogResource(), remembered(instance, ended, VALIDATED_TAG)
         commit = find_published(catalog.client, catalog.main, branch_of(ended), validated or "")
         if commit is None and REQUEST_TAG in ended.tags:
-            reason = f"it waits to be merged: merge request {ended.tags[REQUEST_TAG]}"
+            request = int(ended.tags[REQUEST_TAG])
+            reason = f"it waits to be merged by merge request {request}"
     else:
         reason = get_reason(instance, ended)
     checks = evaluations(instance, ended)
     month = ended.tags[PARTITION_NAME_TAG]
-    return MonthRun(month, ended.run_id, branch_of(ended), attempts, commit, reason, checks)
+    return MonthRun(month, ended.run_id, branch_of(ended), attempts, commit, reason, checks, request)
 
 
 def _is_rebase(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -168,6 +181,14 @@ def _is_rebase(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 def _job() -> ReconstructableJob:
     repository = ReconstructableRepository.for_module("nessie_ops.definitions", "defs")
     return repository.get_reconstructable_job(load_month.name)
+
+
+def _user() -> dict[str, str]:
+    """Whose commits they are; a user without a name, as in containers, leaves that to the job."""
+    try:
+        return {USER_TAG: getpass.getuser()}
+    except (KeyError, OSError):
+        return {}
 
 
 def _quiet(config: Mapping[str, object]) -> dict[str, object]:

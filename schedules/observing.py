@@ -11,10 +11,10 @@ import dagster as dg
 
 from assets.runs import content_key_of, key_of
 from assets.transforms.tables import TABLES
-from nessie_ops.client import NessieClient
-from nessie_ops.errors import BadRequest
+from nessie_ops.errors import BadRequest, StoreUnavailable
 from nessie_ops.model import CommitMeta, Event, EventOperation
 from resources.catalog import CatalogResource
+from schedules.feed import find_lost, get_newest, read_cursor
 
 WATCH_VARIABLE = "NESSIE_OPS_WATCH"
 OURS = "nessie_ops.run_id"  # property of a commit that a run published
@@ -35,19 +35,19 @@ def get_watched(default: str) -> re.Pattern[str]:
 @dg.sensor(minimum_interval_seconds=_INTERVAL_S, default_status=dg.DefaultSensorStatus.RUNNING)
 def observe_commits(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> dg.SensorResult | dg.SkipReason:
     """Observations of the tables that others commit on watched branches; the cursor is the reference log's number."""
-    watched = get_watched(catalog.main)
-    if not context.cursor:
-        start = _newest(catalog.client)
-        return dg.SensorResult(cursor=str(start), skip_reason=f"follows the reference log from number {start} on")
-    events = catalog.client.list_events(after_seq=int(context.cursor), limit=MAX_EVENTS).events
+    watched, seq = get_watched(catalog.main), read_cursor(context.cursor).seq
+    try:
+        newest = get_newest(catalog.client)
+        events = catalog.client.list_events(after_seq=seq or 0, limit=MAX_EVENTS).events if seq is not None else ()
+    except StoreUnavailable as error:
+        return dg.SkipReason(f"nothing is lost, it goes on from number {seq}: {error.message}")
+    if lost := find_lost(seq, newest, events[0].seq if events else None):
+        return dg.SensorResult(
+            cursor=str(newest), skip_reason=f"follows the reference log from number {newest} on, since {lost}"
+        )
     found = [seen for event in events if watched.fullmatch(event.reference) for seen in _observe(event)]
-    cursor = str(events[-1].seq) if events else context.cursor
+    cursor = str(events[-1].seq if events else seq)
     return dg.SensorResult(asset_events=found, cursor=cursor, skip_reason=None if found else "nothing new")
-
-
-def _newest(client: NessieClient) -> int:
-    moves = client.list_moves(limit=1, newest_first=True)
-    return moves[0].seq if moves else 0
 
 
 def _observe(event: Event) -> list[dg.AssetObservation]:

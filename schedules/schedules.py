@@ -1,11 +1,18 @@
 """Schedules: the nightly tidying; and, waiting to be switched on, loading, collecting, purging and freshness."""
 
 import dagster as dg
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
 
 from assets.collection import shards
+from assets.merge_requests import list_waiting
 from assets.publish import publish
 from assets.tables import months
+from resources.catalog import CatalogResource
+from schedules.endings import FINISHED
 from schedules.jobs import check_freshness, collect_garbage, find_garbage, load_month, purge_store
 from schedules.reaping import reap_branches
 from schedules.times import check_names, get_cron
@@ -20,13 +27,20 @@ nightly_reaping = dg.ScheduleDefinition(
 
 
 @dg.schedule(job=load_month, cron_schedule=get_cron("load_next_month", "0 4 * * *"), execution_timezone="UTC")
-def load_next_month(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """The first month that was never published, one a day: past deliveries arrive as if they were new."""
+def load_next_month(context: dg.ScheduleEvaluationContext, catalog: CatalogResource) -> dg.RunRequest | dg.SkipReason:
+    """The first month that was never published, one a day: past deliveries arrive as if they were new.
+
+    Months that a run is loading, or whose merge request waits, are left to these.
+    """
     published = context.instance.get_materialized_partitions(publish.key)
-    waiting = [key for key in months.get_partition_keys() if key not in published]
-    if not waiting:
+    left = [key for key in months.get_partition_keys() if key not in published]
+    if not left:
         return dg.SkipReason("all months are published")
-    return dg.RunRequest(run_key=f"{waiting[0]} {context.scheduled_execution_time:%Y-%m-%d}", partition_key=waiting[0])
+    under_way = _list_loading(context.instance) | _list_asked_for(catalog)
+    due = next((key for key in left if key not in under_way), None)
+    if due is None:
+        return dg.SkipReason(f"loading, or waiting to be merged: {', '.join(left)}")
+    return dg.RunRequest(run_key=f"{due} {context.scheduled_execution_time:%Y-%m-%d}", partition_key=due)
 
 
 @dg.schedule(job=collect_garbage, cron_schedule=get_cron("nightly_collection", "0 1 * * *"), execution_timezone="UTC")
@@ -55,6 +69,22 @@ hourly_freshness = dg.ScheduleDefinition(
     cron_schedule=get_cron("hourly_freshness", "10 * * * *"),
     execution_timezone="UTC",
 )
+
+
+def _list_loading(instance: dg.DagsterInstance) -> set[str]:
+    statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
+    runs = instance.get_runs(dg.RunsFilter(job_name=load_month.name, statuses=statuses))
+    return {run.tags[PARTITION_NAME_TAG] for run in runs if PARTITION_NAME_TAG in run.tags}
+
+
+def _list_asked_for(catalog: CatalogResource) -> set[str]:
+    requests = list_waiting(catalog.client)
+    return {
+        month
+        for request in requests
+        if request.target == catalog.main
+        for month in request.properties.get("nessie_ops.partition", ())
+    }
 
 
 def _all_shards(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:

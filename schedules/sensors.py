@@ -6,10 +6,15 @@ sensor's first tick only sets its cursor; what it misses is found by the job rea
 
 import dagster as dg
 
+from nessie_ops.errors import OutcomeUnknown, StoreUnavailable
 from resources.catalog import CatalogResource
 from schedules.endings import quarantine_run
 
 _INTERVAL_S = 10
+
+
+class CatalogUnreachable(dg.DagsterError):
+    """Dagster moves its cursor past a run whose sensor fails, unless the error is of Dagster's own kind."""
 
 
 @dg.run_failure_sensor(
@@ -32,8 +37,12 @@ def quarantine_cancelled(context: dg.RunStatusSensorContext, catalog: CatalogRes
 
 
 def _quarantine(context: dg.RunStatusSensorContext, catalog: CatalogResource) -> dg.SkipReason | None:
-    reason = quarantine_run(context.instance, catalog.client, context.dagster_run.run_id)
-    return None if reason else dg.SkipReason(f"the branch of run {context.dagster_run.run_id} is left as it is")
+    run_id = context.dagster_run.run_id
+    try:
+        reason = quarantine_run(context.instance, catalog.client, run_id)
+    except (StoreUnavailable, OutcomeUnknown) as error:
+        raise CatalogUnreachable(f"The next tick looks at run {run_id} again: {error.message}") from error
+    return None if reason else dg.SkipReason(f"the branch of run {run_id} is left as it is")
 
 
 all_sensors = [quarantine_failed, quarantine_cancelled]

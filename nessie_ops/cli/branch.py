@@ -1,4 +1,4 @@
-"""`nessie-ops branch`: list, create, delete and reap branches."""
+"""`nessie-ops branch`: list, create, delete and reap branches; have one validated and merged."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import typer
 from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.client import NessieClient
+from nessie_ops.errors import BadRequest
 from nessie_ops.mergerequests import MergeRequests
 from nessie_ops.mergerequests.leases import reap_expired
-from nessie_ops.model import QUARANTINED, Branch, ReferenceType, parse_hash
+from nessie_ops.model import QUARANTINED, VALIDATE, Branch, ReferenceType, parse_hash
 
 IsInUse = Callable[[str], bool]
 """Whether a run works on the branch of this name."""
@@ -24,6 +25,7 @@ def make_branch(is_in_use: IsInUse) -> typer.Typer:
     app = typer.Typer(help="List, create, delete and reap branches.", no_args_is_help=True)
     app.command("list")(list_branches)
     app.command("create")(create_branch)
+    app.command("validate")(validate_branch)
     app.command("delete")(delete_branch)
     app.command("reap")(_make_reap(is_in_use))
     return app
@@ -57,6 +59,29 @@ def create_branch(
     with open_catalog(uri, store) as catalog:
         created = catalog.create_reference(ReferenceType.BRANCH, name, catalog.resolve(source).hash)
     print_json(created) if as_json else typer.echo(f"created {created.name} at {created.hash}")
+
+
+def validate_branch(
+    name: Annotated[str, typer.Argument(help="Name of the branch.")],
+    target: Annotated[str, typer.Option("--into", help="Where to.  [default: the default branch]")] = "",
+    off: Annotated[bool, typer.Option("--off", help="No longer; what is under way goes on.")] = False,
+    uri: Uri = "",
+    store: StoreUrl = "",
+    as_json: AsJson = False,
+) -> None:
+    """Have each commit of a branch validated by Dagster's sensor, and merged when its checks are green."""
+    with open_catalog(uri, store) as catalog:
+        into = target or catalog.default_branch
+        if into == name:
+            raise BadRequest(f"--into: '{name}' cannot be merged into itself.")
+        if not isinstance(catalog.get_reference(name), Branch):
+            raise BadRequest(f"'{name}' is a tag; only a branch can be validated.")
+        catalog.get_reference(into)
+        done = catalog.update_properties(name, {} if off else {VALIDATE: into}, (VALIDATE,) if off else ())
+    if as_json:
+        print_json(done)
+    else:
+        typer.echo(f"{name} is {'no longer ' if off else ''}validated{'' if off else f' for {into}'}")
 
 
 def delete_branch(

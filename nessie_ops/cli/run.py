@@ -18,7 +18,7 @@ from nessie_ops.errors import BadRequest
 class RunMonth(Protocol):
     """Loads a month, or resumes a run, in this process; the exit code."""
 
-    def __call__(self, *, month: str, source: str, resume: str, all_steps: bool) -> int: ...
+    def __call__(self, *, month: str, source: str, resume: str, all_steps: bool, as_json: bool) -> int: ...
 
 
 def make_run(run_month: RunMonth) -> typer.Typer:
@@ -36,15 +36,20 @@ def _make_command(run_month: RunMonth) -> Callable[..., None]:
         source: Annotated[str, typer.Option(help="Folder of the deliveries; by default the packaged ones.")] = "",
         resume: Annotated[str, typer.Option(help="A failed or cancelled run to execute again instead.")] = "",
         all_steps: Annotated[bool, typer.Option("--all-steps", help="Resume from the start.")] = False,
+        as_json: AsJson = False,
     ) -> None:
-        """Load a month on a branch, check it, and publish it, in this process; 0 only if it was published."""
+        """Load a month on a branch, check it, and publish it, in this process.
+
+        Exit code 0: it is published; 3: it is validated, and waits to be merged by a merge request; 1: neither.
+        """
         if context.invoked_subcommand:
             return
         if bool(month) == bool(resume):
             raise BadRequest("give either --month or --resume.")
         if resume and source:
             raise BadRequest("--source cannot be changed when a run is resumed.")
-        raise typer.Exit(run_month(month=month, source=source, resume=resume, all_steps=all_steps))
+        code = run_month(month=month, source=source, resume=resume, all_steps=all_steps, as_json=as_json)
+        raise typer.Exit(code)
 
     return command
 

@@ -66,6 +66,7 @@ from nessie_ops.model.merges import (
 from nessie_ops.model.references import (
     DETACHED,
     QUARANTINED,
+    VALIDATE,
     Ancestor,
     AsOf,
     Branch,
@@ -97,6 +98,7 @@ __all__ = [
     "NO_ANCESTOR",
     "QUARANTINED",
     "UDF",
+    "VALIDATE",
     "AddedContent",
     "Ancestor",
     "AsOf",

@@ -17,6 +17,8 @@ from nessie_ops.model.ids import CommitHash, parse_hash
 DETACHED = "DETACHED"
 QUARANTINED = "quarantined"
 """Reference property: the reason why this branch may not be merged."""
+VALIDATE = "validate"
+"""Reference property: where to the branch's commits shall be merged once they are validated."""
 
 _NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9./_-]*[A-Za-z0-9_-])?")
 _HEX = re.compile(r"[0-9a-fA-F]{8,}")

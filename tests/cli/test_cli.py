@@ -81,6 +81,16 @@ def test_branches(cli: Run, head: CommitHash) -> None:
     assert len(cli("branch", "list").stdout.splitlines()) == 2
 
 
+def test_a_branch_is_validated_on_demand(cli: Run) -> None:
+    cli("branch", "create", "a")
+    assert cli("branch", "validate", "a").stdout == "a is validated for main\n"
+    assert as_json(cli("branch", "validate", "a", "--into", "run/7", "--json"))["properties"] == {"validate": "run/7"}
+    assert cli("branch", "validate", "a", "--off").stdout == "a is no longer validated\n"
+    assert "properties" not in as_json(cli("branch", "list", "--json", "--prefix", "a"))[0]
+    for words in (("main",), ("v1",), ("a", "--into", "nowhere")):
+        assert isinstance(cli("branch", "validate", *words, ok=False).exception, NessieOpsError)
+
+
 def test_log(cli: Run, head: CommitHash) -> None:
     first, second = reversed(cli("log").stdout.splitlines())
     assert second.startswith(head[:16]) and second.endswith("me, you  second")

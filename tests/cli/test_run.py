@@ -17,8 +17,9 @@ def seen() -> list[dict[str, object]]:
 
 @pytest.fixture
 def app(seen: list[dict[str, object]]) -> typer.Typer:
-    def load(*, month: str, source: str, resume: str, all_steps: bool) -> int:
-        seen.append({"month": month, "source": source, "resume": resume, "all_steps": all_steps})
+    def load(*, month: str, source: str, resume: str, all_steps: bool, as_json: bool) -> int:
+        given = {"month": month, "source": source, "resume": resume, "all_steps": all_steps, "as_json": as_json}
+        seen.append(given)
         return 1
 
     return make_run(load)
@@ -27,12 +28,22 @@ def app(seen: list[dict[str, object]]) -> typer.Typer:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--month", "2013-01"], {"month": "2013-01", "source": "", "resume": "", "all_steps": False}),
+        (
+            ["--month", "2013-01"],
+            {"month": "2013-01", "source": "", "resume": "", "all_steps": False, "as_json": False},
+        ),
         (
             ["--month", "2013-01", "--source", "x"],
-            {"month": "2013-01", "source": "x", "resume": "", "all_steps": False},
+            {"month": "2013-01", "source": "x", "resume": "", "all_steps": False, "as_json": False},
         ),
-        (["--resume", "id", "--all-steps"], {"month": "", "source": "", "resume": "id", "all_steps": True}),
+        (
+            ["--month", "2013-01", "--json"],
+            {"month": "2013-01", "source": "", "resume": "", "all_steps": False, "as_json": True},
+        ),
+        (
+            ["--resume", "id", "--all-steps"],
+            {"month": "", "source": "", "resume": "id", "all_steps": True, "as_json": False},
+        ),
     ],
 )
 def test_what_is_given_is_passed_on_with_the_exit_code(

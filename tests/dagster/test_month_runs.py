@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 import shutil
 from collections.abc import Callable
@@ -72,6 +73,7 @@ def test_a_month_reaches_main_as_one_commit(
     properties = log[0].commit_meta.all_properties
     assert properties["nessie_ops.run_id"] == properties["nessie_ops.root_run_id"] == (result.run_id,)
     assert properties["nessie_ops.job"] == ("load_month",)
+    assert log[0].commit_meta.authors == (getpass.getuser(),)
     assert properties["nessie_ops.partition"] == ("2013-01",)
     assert len(properties["nessie_ops.checks"]) == len(result.checks) == 29
     assert "silver.flights:keys_unique passed" in properties["nessie_ops.checks"]

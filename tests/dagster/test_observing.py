@@ -63,6 +63,22 @@ def test_commits_of_others_are_observed_once(
         tick(instance, cursor)
 
 
+def test_without_the_catalog_nothing_is_lost_and_another_log_is_followed_from_its_end(
+    client: NessieClient, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, cursor = tick(instance, None)
+    at = write(client, "bronze.airports", 1)
+    with monkeypatch.context() as patch:
+        patch.setenv("NESSIE_OPS_URI", "http://127.0.0.1:1")
+        context = dg.build_sensor_context(
+            instance=instance, cursor=cursor, definitions=build(), resources={"catalog": CatalogResource()}
+        )
+        skipped = observe_commits(context)
+    assert isinstance(skipped, dg.SkipReason) and f"goes on from number {cursor}" in str(skipped.skip_message)
+    assert [row.metadata["nessie/commit"].value for row in tick(instance, cursor)[0]] == [at]
+    assert tick(instance, "999999999") == ([], str(int(cursor) + 1)), "a restored catalog has a shorter log"
+
+
 def test_it_goes_on_where_it_stopped(client: NessieClient, instance: dg.DagsterInstance) -> None:
     _, cursor = tick(instance, None)
     commits = [write(client, "bronze.planes", n) for n in range(230)]

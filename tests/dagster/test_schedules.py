@@ -15,7 +15,7 @@ from assets.transforms.tables import NAMESPACES
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import QUARANTINED
+from nessie_ops.model import QUARANTINED, NewMergeRequest, ReferenceType
 from resources.catalog import CatalogResource
 from schedules.endings import is_live, quarantine_run
 from schedules.schedules import load_next_month
@@ -186,11 +186,13 @@ def test_a_time_of_quarantine_that_is_none_stops_the_reaper(
     assert reason_of(client, run) == "for a test"
 
 
-def test_the_clock_loads_the_first_month_that_was_never_published() -> None:
+def test_the_clock_loads_the_first_month_that_nobody_has_published_or_is_at(client: NessieClient) -> None:
     with dg.instance_for_test() as instance:
 
         def evaluate() -> dg.RunRequest | dg.SkipReason:
-            context = dg.build_schedule_context(instance, datetime(2026, 1, 2, 4, tzinfo=UTC))
+            context = dg.build_schedule_context(
+                instance, datetime(2026, 1, 2, 4, tzinfo=UTC), resources={"catalog": CatalogResource()}
+            )
             found = load_next_month(context)
             assert isinstance(found, dg.RunRequest | dg.SkipReason)
             return found
@@ -203,6 +205,21 @@ def test_the_clock_loads_the_first_month_that_was_never_published() -> None:
         publish("2013-01"), publish("2013-03")
         second = evaluate()
         assert isinstance(second, dg.RunRequest) and second.partition_key == "2013-02"
+
+        run = instance.create_run_for_job(build().resolve_job_def("load_month"), tags={"dagster/partition": "2013-02"})
+        third = evaluate()
+        assert isinstance(third, dg.RunRequest) and third.partition_key == "2013-04", "a run is at February"
+        end(instance, run, dg.DagsterRunStatus.FAILURE)
+        client.create_reference(ReferenceType.BRANCH, "run/february", client.get_reference("main").hash)
+        properties = {"nessie_ops.partition": ("2013-02",)}
+        asked = client.create_merge_request(
+            NewMergeRequest(source="run/february", needs_approval=True, properties=properties)
+        )
+        fourth = evaluate()
+        assert isinstance(fourth, dg.RunRequest) and fourth.partition_key == "2013-04", "a request waits with February"
+        client.close_merge_request(asked.number, "for a test")
+        again = evaluate()
+        assert isinstance(again, dg.RunRequest) and again.partition_key == "2013-02"
         for month in months.get_partition_keys():
             publish(month)
         assert isinstance(evaluate(), dg.SkipReason)
