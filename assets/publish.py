@@ -1,7 +1,7 @@
 """The last assets of a run: what was checked is pinned as a commit, and that commit is merged into main, once."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
@@ -15,6 +15,7 @@ from assets.merge_requests import ask_to_merge
 from assets.run_branches import RebaseNeeded, validate
 from assets.run_branches import publish as publish_branch
 from assets.runs import (
+    PUBLISH_POOL,
     REBASE_TAG,
     REQUEST_TAG,
     VALIDATED_TAG,
@@ -31,7 +32,7 @@ from assets.silver import silver_assets
 from assets.tables import months
 from assets.transforms.tables import TABLES
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import CheckResult, NewCommit
+from nessie_ops.model import CheckResult, ContentKey, NewCommit
 from resources.catalog import CatalogResource
 
 PUBLISH_VARIABLE = "NESSIE_OPS_PUBLISH"
@@ -59,18 +60,27 @@ class PublishConfig(dg.Config):
         return text == "sensor" or self.needs_approval
 
 
-@dg.asset(
-    partitions_def=months,
-    deps=[*bronze_assets, *silver_assets, *gold_assets],
-    group_name="run",
-    kinds={"iceberg"},
-    description="The commit of the run's branch that every blocking check vouches for.",
-)
-def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
-    evidence = evidence_of(checks.all_rules(month_of(context.run)), evaluations(context.instance, context.run))
-    commit = validate(catalog.client, branch_of(context.run), evidence)
-    context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
-    return dg.MaterializeResult(metadata={"nessie/commit": commit, "checks": len(evidence)})
+def build_validated(further: Sequence[dg.AssetKey] = ()) -> dg.AssetsDefinition:
+    """The asset that waits for all tables of the pipeline and for those `further` ones."""
+
+    @dg.asset(
+        partitions_def=months,
+        deps=[*bronze_assets, *silver_assets, *gold_assets, *further],
+        group_name="run",
+        kinds={"iceberg"},
+        description="The commit of the run's branch that every blocking check vouches for.",
+    )
+    def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
+        found = evaluations(context.instance, context.run)
+        evidence = evidence_of(checks.all_rules(month_of(context.run)), found, _reported_checks(context))
+        commit = validate(catalog.client, branch_of(context.run), evidence)
+        context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
+        return dg.MaterializeResult(metadata={"nessie/commit": commit, "checks": len(evidence)})
+
+    return validated
+
+
+validated = build_validated()
 
 
 @dg.asset(
@@ -79,6 +89,7 @@ def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg
     group_name="run",
     kinds={"iceberg"},
     output_required=False,
+    pool=PUBLISH_POOL,
     description="The validated commit, merged into main as one commit for all tables.",
 )
 def publish(
@@ -97,6 +108,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
         for label in sorted(found)
     ]
     required = [audit.label for audit in checks.all_rules(month_of(run)) if audit.blocking]
+    required += _reported_checks(context)
     _stop_if_replaced(context)
     request = ask_to_merge(
         catalog.client,
@@ -144,6 +156,25 @@ def _stop_if_replaced(context: dg.AssetExecutionContext) -> None:
         raise dg.Failure(f"Run {again} executes this one again: only that one publishes.", allow_retries=False)
 
 
+def _tables(context: dg.AssetExecutionContext) -> tuple[str, ...]:
+    """The tables that are published: those of the pipeline, and those that jobs elsewhere write."""
+    graph = context.job_def.asset_layer.asset_graph
+    names = {".".join(key.path) for key in graph.get(validated.key).parent_keys}
+    return (*TABLES, *sorted(names - set(TABLES)))
+
+
+def _reported_checks(context: dg.AssetExecutionContext) -> dict[str, ContentKey]:
+    """The table of each blocking check that is no rule of the pipeline's: a job elsewhere reports it."""
+    graph = context.job_def.asset_layer.asset_graph
+    rules = {audit.label for audit in checks.all_rules(month_of(context.run))}
+    found = {}
+    for key in graph.asset_check_keys:
+        label = f"{'.'.join(key.asset_key.path)}:{key.name}"
+        if key.asset_key in graph.get(validated.key).parent_keys and graph.get_check_spec(key).blocking:
+            found[label] = ContentKey.of(*key.asset_key.path)
+    return {label: table for label, table in found.items() if label not in rules}
+
+
 def _message(context: dg.AssetExecutionContext, config: PublishConfig) -> NewCommit:
     run, month = context.run, month_of(context.run)
     found = evaluations(context.instance, run)
@@ -157,7 +188,7 @@ def _message(context: dg.AssetExecutionContext, config: PublishConfig) -> NewCom
             "nessie_ops.partition": (str(month),),
             "nessie_ops.checks": results,
             "nessie_ops.code_version": (get_code_version(),),
-            "nessie_ops.assets": tuple(TABLES),
+            "nessie_ops.assets": _tables(context),
         },
     )
 
@@ -178,6 +209,3 @@ def _request_rebase(context: dg.AssetExecutionContext, error: RebaseNeeded) -> N
             MAX_RETRIES_TAG: str(runs),
         },
     )
-
-
-publish_assets = [validated, publish]

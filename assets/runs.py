@@ -6,6 +6,9 @@ branch's own properties say; where they differ, the branch is right.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import dagster as dg
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG, USER_TAG
 
@@ -19,11 +22,13 @@ from nessie_ops.model import ContentKey, parse_hash
 
 BRANCH_TAG, BASE_TAG, VALIDATED_TAG = "nessie/branch", "nessie/base_hash", "nessie/validated_hash"
 REBASE_TAG = "nessie/rebase"
+PUBLISH_POOL = "publish_main"  # of the steps that merge into the target: its limit says how many at once
 REQUEST_TAG = "nessie/merge_request"  # the number of the request to merge the run's branch
 READ_AT = "nessie/read_at"  # metadata of a check: the commit at which it read
 _MAX_LINEAGE = 50  # re-executions of re-executions that are looked through
 
 Evaluations = dict[str, dg.AssetCheckEvaluation]
+NO_OTHERS: Mapping[str, ContentKey] = MappingProxyType({})
 
 
 def root_of(run: dg.DagsterRun) -> str:
@@ -121,17 +126,19 @@ def evaluations(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Evaluations
     return found
 
 
-def evidence_of(audits: list[Audit], found: Evaluations) -> list[Evidence]:
-    """What the blocking audits among `audits` vouch for; BadRequest names those that did not run or did not pass."""
-    blocking = [audit for audit in audits if audit.blocking]
-    missing = [audit.label for audit in blocking if audit.label not in found or not found[audit.label].passed]
+def evidence_of(
+    audits: list[Audit], found: Evaluations, others: Mapping[str, ContentKey] = NO_OTHERS
+) -> list[Evidence]:
+    """What the blocking audits among `audits`, and the blocking checks `others` of a table each, vouch for.
+
+    BadRequest names those that did not run or did not pass.
+    """
+    tables = {audit.label: tuple(content_key_of(table) for table in audit.reads) for audit in audits if audit.blocking}
+    tables |= {label: (table,) for label, table in others.items()}
+    missing = [label for label in tables if label not in found or not found[label].passed]
     if missing:
         raise BadRequest(f"These checks have not passed in this run: {', '.join(missing)}. Re-execute it with them.")
     return [
-        Evidence(
-            audit.label,
-            parse_hash(str(found[audit.label].metadata[READ_AT].value), READ_AT),
-            tuple(content_key_of(table) for table in audit.reads),
-        )
-        for audit in blocking
+        Evidence(label, parse_hash(str(found[label].metadata[READ_AT].value), READ_AT), keys)
+        for label, keys in tables.items()
     ]

@@ -1,6 +1,7 @@
 """What the assets of tables have in common: their partitions, their group and what they say after a write."""
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import dagster as dg
@@ -17,14 +18,19 @@ assert months.get_last_partition_key() == LAST  # the end is exclusive
 
 
 def table_asset(
-    table: Table, deps: Sequence[dg.AssetKey | dg.AssetsDefinition]
+    table: Table,
+    deps: Sequence[dg.AssetKey | dg.AssetsDefinition],
+    *,
+    kinds: AbstractSet[str] = frozenset({"spark", "iceberg"}),
+    check_specs: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """`dg.asset` for the asset of `table`."""
     return dg.asset(
         key=key_of(table),
         deps=deps,
         group_name=table.name.split(".")[0],
-        kinds={"spark", "iceberg"},
+        kinds=set(kinds),
+        check_specs=check_specs,
         partitions_def=months if table.monthly else None,
         metadata={"dagster/relation_identifier": f"lake.{table.name}"},
         description=f"{table.name}, one row per {', '.join(table.key)}.",

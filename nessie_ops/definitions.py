@@ -3,6 +3,8 @@
 Nothing is opened here: servers, Spark and files are found when a run uses them.
 """
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from assets.branch import run_branch
@@ -11,7 +13,7 @@ from assets.checks import all_checks
 from assets.collection import collection_assets, collection_checks
 from assets.freshness import freshness_check
 from assets.gold import gold_assets
-from assets.publish import publish_assets
+from assets.publish import build_validated, publish, validated
 from assets.silver import silver_assets
 from resources.catalog import CatalogResource
 from resources.collection import GarbageCollection
@@ -28,11 +30,18 @@ from schedules.validating import validate_branch
 from schedules.watching import validate_commits
 
 
-def build() -> dg.Definitions:
-    """The definitions; each call gives new ones, with resources that take their settings from the environment."""
+def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
+    """The definitions; each call gives new ones, with resources that take their settings from the environment.
+
+    `external` are assets made by `assets.pipes.external_table`, which are validated and published with the others, or
+    stand in for those of the same keys.
+    """
     catalog = CatalogResource()
+    replaced = {asset.key for asset in external}
+    further = [asset.key for asset in external if asset.key not in validated.dependency_keys]
+    tables = [asset for asset in (*bronze_assets, *silver_assets, *gold_assets) if asset.key not in replaced]
     return dg.Definitions(
-        assets=[run_branch, *bronze_assets, *silver_assets, *gold_assets, *publish_assets, *collection_assets],
+        assets=[run_branch, *tables, *external, build_validated(further), publish, *collection_assets],
         asset_checks=[*all_checks, *collection_checks, freshness_check],
         jobs=[
             load_month,

@@ -102,6 +102,8 @@ def end_abandoned(instance: dg.DagsterInstance) -> list[str]:
         if lock is None or _is_held(_locks(instance) / lock):
             continue
         instance.report_run_failed(run, "The process that executed this run has ended.")
+        # A step that waited for its turn to publish, or had it, would keep others from theirs.
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         quarantine_run(instance, CatalogResource().client, run.run_id)
         (_locks(instance) / lock).unlink(missing_ok=True)
         ended.append(run.run_id)
@@ -125,8 +127,12 @@ def _drive(instance: dg.DagsterInstance, run: dg.DagsterRun, on_event: OnEvent) 
 
 
 def _execute(instance: dg.DagsterInstance, run: dg.DagsterRun, on_event: OnEvent) -> None:
-    for event in execute_run_iterator(_job(), run, instance):
-        on_event(event)
+    try:
+        for event in execute_run_iterator(_job(), run, instance):
+            on_event(event)
+    finally:
+        # A step that was interrupted keeps its turn to publish, and there need not be a daemon that takes it away.
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 def _again(instance: dg.DagsterInstance, parent: dg.DagsterRun, lock: str, *, all_steps: bool) -> dg.DagsterRun:

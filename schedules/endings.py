@@ -32,7 +32,7 @@ def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     if run.status == dg.DagsterRunStatus.CANCELED:
         return "the run was cancelled"
     failed = [
-        f"{label} ({evaluation.metadata['bad_rows'].value} rows)"
+        f"{label} ({evaluation.metadata['bad_rows'].value} rows)" if "bad_rows" in evaluation.metadata else label
         for label, evaluation in evaluations(instance, run).items()
         if not evaluation.passed and evaluation.blocking
     ]

@@ -9,13 +9,13 @@ from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 from assets.branch import RETRY_TAGS
 from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
 from assets.freshness import freshness_check
+from schedules.executors import chosen_executor
 
-# All steps in one process, so that they share one Spark: a JVM per step would take most of the run's time.
 load_month = dg.define_asset_job(
     "load_month",
     selection=dg.AssetSelection.all() - dg.AssetSelection.groups(GROUP) - dg.AssetSelection.checks(freshness_check),
     description="Load a month on a branch of its own, check it there, and publish it to main as one commit.",
-    executor_def=dg.in_process_executor,
+    executor_def=chosen_executor,
     tags=RETRY_TAGS,
 )
 

@@ -26,7 +26,7 @@ from assets.merge_requests import (
 )
 from assets.publish import publish
 from assets.run_branches import PREFIX
-from assets.runs import BRANCH_TAG, REQUEST_TAG, parent_of
+from assets.runs import BRANCH_TAG, PUBLISH_POOL, REQUEST_TAG, parent_of
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import NessieOpsError, StoreUnavailable
 from nessie_ops.model import MergeRequest, MergeRequestState, parse_hash
@@ -61,7 +61,7 @@ class ClosingConfig(RequestConfig):
     reason: str
 
 
-@dg.op
+@dg.op(pool=PUBLISH_POOL)
 def merge_branch(context: dg.OpExecutionContext, config: RequestConfig, catalog: CatalogResource) -> None:
     done = merge_request(catalog.client, config.number, config.by)
     if done.state is not MergeRequestState.MERGED:

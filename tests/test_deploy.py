@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.gc.disk import small_lake
 APP = make_app()
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "docs" / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 
 
@@ -52,30 +54,84 @@ def test_there_are_jobs() -> None:
     assert kinds.count("CronJob") == 1
 
 
+@cache
+def help_of(*command: str) -> str:
+    """What a command of ours, or a program that Dagster installs, says of its options."""
+    if command[0] != "nessie-ops":
+        program = str(Path(sys.executable).parent / command[0])
+        return subprocess.run([program, *command[1:], "--help"], capture_output=True, text=True, check=True).stdout
+    shown = CliRunner().invoke(APP, [*command[1:], "--help"], env={"TERMINAL_WIDTH": "200"})
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
+
+
+def check_command(program: str, words: list[str]) -> None:
+    """The program has the subcommand, with all of the options."""
+    command = [word for word in words if not word.startswith("-")]
+    for word in words[len(command) :]:
+        assert word.split("=")[0] in help_of(program, *command), word
+
+
 @pytest.mark.parametrize(("name", "pod"), PODS)
 def test_containers_run_commands_that_exist(name: str, pod: dict[str, Any]) -> None:
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
-        words = container["args"]
-        command = [word for word in words if not word.startswith("-")]
-        shown = CliRunner().invoke(APP, [*command, "--help"], env={"TERMINAL_WIDTH": "200"})
-        assert shown.exit_code == 0, shown.output
-        for word in words[len(command) :]:
-            assert word.split("=")[0] in shown.stdout, word
+        check_command(container.get("command", ["nessie-ops"])[0], container["args"])
+
+
+def test_services_run_commands_that_exist() -> None:
+    """They all run in tests/dagster/test_deployment.py; their health is looked at by what stands here."""
+    for name, service in COMPOSE["services"].items():
+        if service["image"] == "nessie-ops:latest" and name != "bucket":
+            check_command(service.get("entrypoint", ["nessie-ops"])[0], service["command"])
+        checks = service.get("healthcheck", {}).get("test", [])
+        if "dagster" in checks:
+            check_command("dagster", checks[2:])
+
+
+def test_services_refer_to_what_is_there() -> None:
+    services = COMPOSE["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", [])) <= set(services)
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
+        assert {config["source"] for config in service.get("configs", [])} <= set(COMPOSE["configs"])
+    made = COMPOSE["configs"]["databases"]["content"]
+    databases = set(re.findall(r"@db:5432/(\w+)", (DEPLOY / "compose.yaml").read_text()))
+    assert databases == {services["db"]["environment"]["POSTGRES_DB"], *re.findall(r"CREATE DATABASE (\w+);", made)}
+
+
+def test_settings_that_dagster_reads_are_given() -> None:
+    """To the services and to the pods alike; Dagster's driver of PostgreSQL is the one that it can notify with."""
+    texts = [(DEPLOY / name).read_text() for name in ("dagster.yaml", "workspace.yaml")]
+    wanted = {name for text in texts for name in re.findall(r"env: (\w+)", text)}
+    given = COMPOSE["services"]["webserver"]["environment"], secret("nessie-ops-platform")
+    for environment in given:
+        assert wanted <= set(environment)
+        assert environment["DAGSTER_POSTGRES_URL"].startswith("postgresql+psycopg2://")
 
 
 @pytest.mark.parametrize(("name", "pod"), PODS)
 def test_pods_refer_to_what_is_there(name: str, pod: dict[str, Any]) -> None:
-    volumes = {volume["name"] for volume in pod["volumes"]}
-    assert {volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"]} <= named("PersistentVolumeClaim")
+    volumes = {volume["name"] for volume in pod.get("volumes", [])}
+    claims = [volume.get("persistentVolumeClaim") for volume in pod.get("volumes", [])]
+    assert {claim["claimName"] for claim in claims if claim} <= named("PersistentVolumeClaim")
+    maps = {volume["configMap"]["name"] for volume in pod.get("volumes", []) if "configMap" in volume}
+    made = re.findall(r"kubectl create configmap (\S+)", (DEPLOY / "kubernetes" / name).read_text())
+    assert maps <= set(made)
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
-        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
         assert {source["secretRef"]["name"] for source in container["envFrom"]} <= named("Secret")
 
 
+def secret(name: str) -> dict[str, str]:
+    found = [found for path in MANIFESTS for found in objects(path) if found["kind"] == "Secret"]
+    [texts] = [each["stringData"] for each in found if each["metadata"]["name"] == name]
+    return dict(texts)
+
+
 def settings() -> dict[str, str]:
-    [secret] = [found for path in MANIFESTS for found in objects(path) if found["kind"] == "Secret"]
-    texts: dict[str, str] = secret["stringData"]
-    return texts
+    return secret("nessie-ops")
 
 
 def run_pod(name: str, folder: Path, environment: dict[str, str]) -> str:
