@@ -3,10 +3,12 @@
 Each result carries the commit at which it read, so that `validated` can tell what it vouches for.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
+from assets.facts import DURATION, Facts, link_to, of_branch
 from assets.runs import READ_AT, content_key_of, key_of, month_of, opened_branch_of
 from assets.transforms.audits import Audit, Finding, run_audits
 from assets.transforms.deliveries import count_rows
@@ -14,7 +16,6 @@ from assets.transforms.months import FIRST, Month
 from assets.transforms.rules import bronze_rules, gold_rules, silver_rules
 from assets.transforms.tables import DELIVERED, TABLES, Table
 from nessie_ops.errors import ReferenceConflict
-from nessie_ops.model import CommitHash
 from resources.catalog import CatalogResource
 from resources.deliveries import Deliveries
 from resources.spark import SparkLake
@@ -65,19 +66,23 @@ def _evaluate(
 ) -> list[dg.AssetCheckResult]:
     client = catalog.client
     branch = opened_branch_of(run, client)
-    read_at = client.get_reference(branch).hash
+    found = client.get_reference(branch)
+    read_at = found.hash
+    started = time.monotonic()
     with lake.session(branch) as spark:
         findings = run_audits(spark, audits)
+    seconds = round((time.monotonic() - started) / len(findings), 3)  # all are counted by one statement
     keys = [content_key_of(table) for table in dict.fromkeys(table for audit in audits for table in audit.reads)]
     # Other tables may be written meanwhile: steps that do not depend on each other run side by side.
     if client.get_contents(client.get_reference(branch).hash, keys) != client.get_contents(read_at, keys):
         raise ReferenceConflict(f"'{branch}' was written to while its checks were reading; re-execute the run.")
-    return [_result(finding, read_at) for finding in findings]
+    where = {**of_branch(found), READ_AT: read_at}
+    return [_result(finding, {**where, **link_to(catalog, read_at), DURATION: seconds}) for finding in findings]
 
 
-def _result(finding: Finding, read_at: CommitHash) -> dg.AssetCheckResult:
+def _result(finding: Finding, facts: Facts) -> dg.AssetCheckResult:
     audit = finding.audit
-    metadata = {READ_AT: dg.MetadataValue.text(read_at), "bad_rows": dg.MetadataValue.int(finding.bad_rows)}
+    metadata: Facts = {**facts, "bad_rows": finding.bad_rows}
     if not finding.passed:
         metadata["sample"] = dg.MetadataValue.md(finding.markdown)
     return dg.AssetCheckResult(

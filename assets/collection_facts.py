@@ -6,11 +6,12 @@ web interface can decide whether to delete.  Knows nothing of runs.
 
 import base64
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
+from nessie_ops.catalog.markdown import to_table
 from nessie_ops.gc import report
 from nessie_ops.gc.deletion import OPEN
 from nessie_ops.gc.expire import Swept
@@ -43,8 +44,8 @@ def of_report(found: report.Report, sets: LiveSets, swept: Swept) -> Facts:
         MAX_NAMED, sets.list_files(swept.record.number, OPEN), key=lambda file: (file.size_bytes, file.location)
     )
     parts = [
-        _table(("", "Files", "Bytes"), ((fate, *_numbers(found.fates.get(fate, Tally()))) for fate in FATES)),
-        _table(
+        to_table(("", "Files", "Bytes"), ((fate, *_numbers(found.fates.get(fate, Tally()))) for fate in FATES)),
+        to_table(
             ("Table", "Dead files", "Bytes", "Live files", "Bytes"),
             (
                 (
@@ -55,7 +56,7 @@ def of_report(found: report.Report, sets: LiveSets, swept: Swept) -> Facts:
                 for table in found.tables[:MAX_NAMED]
             ),
         ),
-        _table(
+        to_table(
             ("Largest dead files", "Bytes", "Held last"),
             ((file.location, format_bytes(file.size_bytes), decode(file.reason) or "") for file in largest),
         ),
@@ -90,15 +91,6 @@ def _troubles(found: report.Report) -> list[str]:
 
 def _numbers(tally: Tally) -> tuple[str, str]:
     return f"{tally.files:,}", format_bytes(tally.size_bytes)
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    return str(value).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
 def _picture(svg: str) -> str:

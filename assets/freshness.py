@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from dagster._utils.schedules import get_latest_completed_cron_tick, is_valid_cron_string
 
-from assets.run_branches import REVERTED, utc_now
+from assets.run_branches import utc_now
 from assets.runs import content_key_of, key_of
 from assets.transforms.tables import TABLES, Table
+from nessie_ops.catalog.runwork import REVERTED
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc.rewriting import MAINTENANCE

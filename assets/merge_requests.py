@@ -18,10 +18,9 @@ from assets.run_branches import (
     MAX_REBASES,
     PREFIX,
     REBASES,
-    RUN_ID,
-    VALIDATED_COMMIT,
     check_mergeable,
     lift_quarantine,
+    mark_of,
 )
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import MergeRequestNotReady, OutcomeUnknown, ReferenceConflict, ReferenceNotFound
@@ -95,7 +94,6 @@ def ask_to_merge(
     commit = check_mergeable(found)
     if release:
         lift_quarantine(client, found)
-    mark = {RUN_ID: (branch.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
     new = NewMergeRequest(
         source=branch,
         source_hash=commit,
@@ -105,7 +103,7 @@ def ask_to_merge(
         required_checks=tuple(required),
         needs_approval=needs_approval,
         delete_source=True,
-        properties={**meta.properties, **mark},
+        properties={**meta.properties, **mark_of(found, commit)},
     )
     request = _surely(lambda: client.create_merge_request(new))
     if request.state is MergeRequestState.MERGED:

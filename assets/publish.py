@@ -9,7 +9,7 @@ from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAI
 
 from assets import checks
 from assets.bronze import bronze_assets
-from assets.code_version import get_code_version
+from assets.facts import link_to, of_branch, of_merge, of_results, tags_of
 from assets.gold import gold_assets
 from assets.merge_requests import ask_to_merge
 from assets.run_branches import RebaseNeeded, validate
@@ -28,6 +28,7 @@ from assets.runs import (
     remembered,
     successor_of,
 )
+from assets.said import properties_of
 from assets.silver import silver_assets
 from assets.tables import months
 from assets.transforms.tables import TABLES
@@ -75,7 +76,9 @@ def build_validated(further: Sequence[dg.AssetKey] = ()) -> dg.AssetsDefinition:
         evidence = evidence_of(checks.all_rules(month_of(context.run)), found, _reported_checks(context))
         commit = validate(catalog.client, branch_of(context.run), evidence)
         context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
-        return dg.MaterializeResult(metadata={"nessie/commit": commit, "checks": len(evidence)})
+        branch = catalog.client.get_reference(branch_of(context.run))
+        where = {**of_branch(branch), "nessie/commit": commit, **link_to(catalog, commit)}
+        return dg.MaterializeResult(metadata={**where, "checks": len(evidence), **of_results(found)})
 
     return validated
 
@@ -140,9 +143,11 @@ def _publish(
         _request_rebase(context, error)
         metadata = {"conflicts": dg.MetadataValue.md("\n".join(f"- {table}" for table in error.tables))}
         raise dg.Failure(error.message, metadata=metadata, allow_retries=False) from error
-    return dg.MaterializeResult(
-        metadata={"nessie/commit": done.commit, "nessie/target": catalog.main, "nessie/published_before": done.already}
-    )
+    facts, observations = of_merge(catalog, catalog.main, done.commit)
+    context.instance.add_run_tags(run.run_id, tags_of(facts))
+    for observation in observations:
+        context.log_event(observation)
+    return dg.MaterializeResult(metadata={**facts, "nessie/published_before": done.already})
 
 
 def _stop_if_replaced(context: dg.AssetExecutionContext) -> None:
@@ -183,11 +188,8 @@ def _message(context: dg.AssetExecutionContext, config: PublishConfig) -> NewCom
         message=f"Load {month} (run {run.run_id[:8]} of {run.job_name})",
         authors=(author_of(run, config.author),),
         properties={
-            "nessie_ops.run_id": (run.run_id,),
-            "nessie_ops.job": (run.job_name,),
-            "nessie_ops.partition": (str(month),),
+            **{name: (value,) for name, value in properties_of(run).items()},
             "nessie_ops.checks": results,
-            "nessie_ops.code_version": (get_code_version(),),
             "nessie_ops.assets": _tables(context),
         },
     )

@@ -49,7 +49,7 @@ PREFIX = "run/"
 BASE, VALIDATED, CONFLICTS, REBASES = "base_hash", "validated_hash", "conflicts", "rebases"
 OPENED_AT, QUARANTINED_AT = "opened_at", "quarantined_at"
 RUN_ID, VALIDATED_COMMIT = "nessie_ops.root_run_id", "nessie_ops.validated_hash"  # properties of a published commit
-REVERTED = "nessie_ops.reverted_commit"  # property of a commit that undoes another
+BRANCH_NAME, BASE_COMMIT = "nessie_ops.branch", "nessie_ops.base_hash"
 MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row needs a person
 MAX_REASON = 500  # characters of a quarantine's reason
 _MAX_LOG = 100_000  # commits of main looked through for one that is already there: hours of the busiest main
@@ -282,7 +282,7 @@ def _release(client: NessieClient, branch: Reference, updates: Mapping[str, str]
 
 
 def _merge(client: NessieClient, main: str, branch: Reference, commit: CommitHash, meta: NewCommit) -> CommitHash:
-    mark = {RUN_ID: (branch.name.removeprefix(PREFIX),), VALIDATED_COMMIT: (commit,)}
+    mark = mark_of(branch, commit)
     meta = msgspec.structs.replace(meta, properties={**meta.properties, **mark})
     base = CommitHash(branch.properties[BASE])
     request = Merge(from_ref=branch.name, from_hash=commit, meta=meta, only_head=True)
@@ -334,6 +334,17 @@ def _rebase_needed(branch: Reference, main: str) -> RebaseNeeded:
     else:
         message = f"{message}, {rebases + 1} times in a row. Re-execute all steps when fewer runs write these tables."
     return RebaseNeeded(message, tuple(tables.split(", ")), again=rebases < MAX_REBASES)
+
+
+def mark_of(branch: Reference, commit: CommitHash) -> dict[str, tuple[str, ...]]:
+    """Properties of the commit that publishes `commit` of a run's branch: by them it is found again."""
+    base = branch.properties.get(BASE)
+    return {
+        RUN_ID: (branch.name.removeprefix(PREFIX),),
+        VALIDATED_COMMIT: (commit,),
+        BRANCH_NAME: (branch.name,),
+        **({BASE_COMMIT: (base,)} if base else {}),
+    }
 
 
 def check_mergeable(branch: Reference) -> CommitHash:

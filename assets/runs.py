@@ -21,6 +21,7 @@ from nessie_ops.errors import BadRequest, ReferenceNotFound
 from nessie_ops.model import ContentKey, parse_hash
 
 BRANCH_TAG, BASE_TAG, VALIDATED_TAG = "nessie/branch", "nessie/base_hash", "nessie/validated_hash"
+MERGED_TAG = "nessie/merge_commit"
 REBASE_TAG = "nessie/rebase"
 PUBLISH_POOL = "publish_main"  # of the steps that merge into the target: its limit says how many at once
 REQUEST_TAG = "nessie/merge_request"  # the number of the request to merge the run's branch

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from assets.runs import key_of, month_of, opened_branch_of
-from assets.tables import materialized, table_asset
+from assets.runs import key_of, month_of
+from assets.tables import table_asset, written
 from assets.transforms.silver import replace_flights_weather, upsert_flights
 from assets.transforms.tables import AIRPORTS, CLEAN_FLIGHTS, FLIGHTS, FLIGHTS_WEATHER, WEATHER
 from resources.catalog import CatalogResource
@@ -14,18 +14,16 @@ from resources.spark import SparkLake
 def silver_flights(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
-        upsert_flights(spark, month_of(context.run))
-        return materialized(context, catalog, spark, CLEAN_FLIGHTS)
+    month = month_of(context.run)
+    return written(context, catalog, lake, CLEAN_FLIGHTS, lambda spark: upsert_flights(spark, month))
 
 
 @table_asset(FLIGHTS_WEATHER, [key_of(CLEAN_FLIGHTS), key_of(WEATHER)])
 def silver_flights_weather(
     context: dg.AssetExecutionContext, catalog: CatalogResource, lake: SparkLake
 ) -> dg.MaterializeResult:
-    with lake.session(opened_branch_of(context.run, catalog.client)) as spark:
-        replace_flights_weather(spark, month_of(context.run))
-        return materialized(context, catalog, spark, FLIGHTS_WEATHER)
+    month = month_of(context.run)
+    return written(context, catalog, lake, FLIGHTS_WEATHER, lambda spark: replace_flights_weather(spark, month))
 
 
 silver_assets = [silver_flights, silver_flights_weather]

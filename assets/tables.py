@@ -1,5 +1,6 @@
 """What the assets of tables have in common: their partitions, their group and what they say after a write."""
 
+import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from assets.runs import branch_of, content_key_of, key_of, month_of
+from assets.facts import DURATION, of_table
+from assets.runs import key_of, month_of, opened_branch_of
+from assets.said import ASSETS, properties_of
 from assets.transforms.months import FIRST, LAST, Month
 from assets.transforms.tables import Table
-from nessie_ops.model import IcebergTable
 from resources.catalog import CatalogResource
+from resources.spark import SparkLake
 
 months = dg.MonthlyPartitionsDefinition(start_date=FIRST, end_date="2014-01", fmt="%Y-%m")
 assert months.get_last_partition_key() == LAST  # the end is exclusive
@@ -37,28 +40,29 @@ def table_asset(
     )
 
 
-def materialized(
+def written(
     context: dg.AssetExecutionContext,
     catalog: CatalogResource,
-    spark: SparkSession,
+    lake: SparkLake,
     table: Table,
+    write: Callable[[SparkSession], None],
 ) -> dg.MaterializeResult:
-    """The result of a write: the branch's commit, the table's snapshot and its rows, in all and of the month."""
-    branch, key = branch_of(context.run), content_key_of(table)
-    head = catalog.client.get_reference(branch).hash
-    content = catalog.client.get_contents(head, [key])[key]
-    assert isinstance(content, IcebergTable)
-    metadata = {"nessie/branch": branch, "nessie/commit": head, "iceberg/snapshot_id": str(content.snapshot_id)}
-    counts = _counts(spark, table, month_of(context.run) if table.monthly else None)
-    return dg.MaterializeResult(metadata={**metadata, **counts})
+    """The result of writing `table` on the run's branch, whose commits name the run and the asset."""
+    started, month = time.monotonic(), month_of(context.run) if table.monthly else None
+    branch = opened_branch_of(context.run, catalog.client)
+    said = {**properties_of(context.run), ASSETS: table.name}
+    with lake.session(branch, properties=said) as spark:
+        write(spark)
+        rows = {"dagster/partition_row_count": _count_rows(spark, table, month)} if month else {}
+    duration = {DURATION: round(time.monotonic() - started, 3)}
+    return dg.MaterializeResult(metadata={**of_table(catalog, branch, table), **rows, **duration})
 
 
-def _counts(spark: SparkSession, table: Table, month: Month | None) -> dict[str, int]:
-    """Row counts as the table's files state them; exact, because nothing here writes delete files."""
-    of_month = f"FILTER (WHERE partition.year = {month.year} AND partition.month = {month.month})" if month else ""
+def _count_rows(spark: SparkSession, table: Table, month: Month) -> int:
+    """Rows of the month as the table's files state them; exact, because nothing here writes delete files."""
     row = spark.sql(
-        f"SELECT coalesce(sum(record_count), 0) AS total, coalesce(sum(record_count) {of_month}, 0) AS part "
-        f"FROM {table.name}.files"
+        f"SELECT coalesce(sum(record_count), 0) AS n FROM {table.name}.files "
+        f"WHERE partition.year = {month.year} AND partition.month = {month.month}"
     ).first()
     assert row is not None  # an aggregate has a row
-    return {"dagster/row_count": row["total"], **({"dagster/partition_row_count": row["part"]} if month else {})}
+    return int(row["n"])

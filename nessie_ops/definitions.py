@@ -24,6 +24,7 @@ from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.observing import observe_commits
 from schedules.reaping import reap_branches
 from schedules.repairs import repair_jobs
+from schedules.rerunning import launch_reruns, rerun_month
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 from schedules.validating import validate_branch
@@ -54,9 +55,10 @@ def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
             check_freshness,
             *merging_jobs,
             *repair_jobs,
+            rerun_month,
         ],
         schedules=all_schedules,
-        sensors=[*all_sensors, follow_merge_requests, observe_commits, validate_commits],
+        sensors=[*all_sensors, follow_merge_requests, observe_commits, validate_commits, launch_reruns],
         resources={
             "catalog": catalog,
             "collection": GarbageCollection(catalog=catalog),

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from assets.said import URL_VARIABLE
 from nessie_ops.errors import MachineNotReady
 from nessie_ops.instance import open_instance
 from nessie_ops.runtime.home import dagster_home, get_home
@@ -26,8 +27,9 @@ def run_ui(*, host: str, port: int) -> int:
     folder = dagster_home(get_home())
     with open_instance(get_home()):
         pass  # creates Dagster's databases, which the webserver and the daemon cannot do at the same time
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"  # what runs link to, unless the user says
     stopped = _stop_on_signals()
-    processes = {name: _start(command, folder) for name, command in _commands(host, port).items()}
+    processes = {name: _start(command, folder, url) for name, command in _commands(host, port).items()}
     print(f"nessie-ops: Dagster at http://{host}:{port}, its runs and the catalog in {folder.parent}", flush=True)
     try:
         while not stopped:
@@ -50,9 +52,9 @@ def _commands(host: str, port: int) -> dict[str, list[str]]:
     }
 
 
-def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start(command: list[str], folder: Path, url: str) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
-    environment = {**os.environ, "DAGSTER_HOME": str(folder)}
+    environment = {URL_VARIABLE: url, **os.environ, "DAGSTER_HOME": str(folder)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
 
 

@@ -92,6 +92,11 @@ class CatalogResource(dg.ConfigurableResource):
             versions, settings.warehouse, allowed_locations=settings.allowed_locations, s3=settings.s3
         )
 
+    def state_url(self, commit: str) -> str:
+        """Where the server shows a commit to people and programs; empty for the embedded one, which ends with us."""
+        given = self._given_uri().rstrip("/")
+        return f"{given}/api/v2/trees/@{commit}/history?max-records=1" if given else ""
+
     def _given_uri(self) -> str:
         return self.uri or os.environ.get("NESSIE_OPS_URI", "")
 

@@ -14,9 +14,10 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -37,6 +38,9 @@ from resources.catalog import CatalogResource
 from resources.interrupts import cancellable, signals_kept
 
 DEFAULT_ALIAS = "lake"
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_PROPERTY_HEADER = "Nessie-Commit-Property-"  # of requests: what the catalog's server puts into the commit
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."  # what Iceberg puts into the summaries of snapshots
 _SESSION_SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # times are stored and compared in UTC alone
 
 _lock = threading.Lock()
@@ -91,9 +95,13 @@ class SparkLake(dg.ConfigurableResource):
     catalog: CatalogResource
 
     @contextmanager
-    def session(self, ref: str, alias: str = DEFAULT_ALIAS) -> Iterator[SparkSession]:
+    def session(
+        self, ref: str, alias: str = DEFAULT_ALIAS, properties: Mapping[str, str] = NOTHING
+    ) -> Iterator[SparkSession]:
         """A session whose tables are those of the reference `ref`, named without it or as `alias.namespace.table`.
 
+        What it writes carries `properties`, in its commits and in the summaries of its snapshots: ASCII text, names
+        in lower case.
         A request to terminate the run cancels the session's work at once and makes the block end with
         DagsterExecutionInterruptedError; the session's process stays usable.
         """
@@ -104,16 +112,20 @@ class SparkLake(dg.ConfigurableResource):
                 _cancel(spark)
 
         with cancellable(cancel) as is_interrupted:
-            spark = self._open(ref, alias)
+            spark = self._open(ref, alias, properties)
             try:
                 if not is_interrupted():
                     yield spark
             finally:
                 _close(spark)
 
-    def _open(self, ref: str, alias: str) -> SparkSession:
+    def _open(self, ref: str, alias: str, properties: Mapping[str, str]) -> SparkSession:
         spark = _new_session(self.pyspark.start(self.catalog.is_on_s3))
-        for key, value in self.catalog.spark_conf(alias, ref).items():
+        settings = self.catalog.spark_conf(alias, ref)
+        for name, value in properties.items():
+            settings[f"spark.sql.catalog.{alias}.header.{_PROPERTY_HEADER}{name}"] = value
+            settings[f"{_SNAPSHOT_PROPERTY}{name}"] = value
+        for key, value in settings.items():
             spark.conf.set(key, value)
         spark.sql(f"USE {alias}")
         return spark

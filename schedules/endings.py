@@ -43,7 +43,7 @@ def get_reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 
 def is_live(instance: dg.DagsterInstance, root_run_id: str) -> bool | None:
     """Whether a run with this root may still write to its branch; None when the instance knows no such run."""
-    runs = _group(instance, root_run_id)
+    runs = list_group(instance, root_run_id)
     return _may_write(runs) if runs else None
 
 
@@ -60,7 +60,8 @@ def _may_write(runs: list[dg.DagsterRun]) -> bool:
     return bool(waiting) or any(run.status not in FINISHED for run in runs)
 
 
-def _group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun]:
+def list_group(instance: dg.DagsterInstance, root_run_id: str) -> list[dg.DagsterRun]:
+    """A run and its re-executions, in no order; empty when the instance knows none of them."""
     root = instance.get_run_by_id(root_run_id)
     again = instance.get_runs(dg.RunsFilter(tags={ROOT_RUN_ID_TAG: root_run_id}))
     return ([root] if root else []) + list(again)

@@ -13,6 +13,7 @@ from dagster._core.storage.tags import (
     WILL_RETRY_TAG,
 )
 
+from assets.facts import of_merge, tags_of
 from assets.merge_requests import (
     Decision,
     Next,
@@ -67,9 +68,7 @@ def merge_branch(context: dg.OpExecutionContext, config: RequestConfig, catalog:
     if done.state is not MergeRequestState.MERGED:
         raise dg.Failure(f"Merge request {done.number} is {done.state}: {done.outcome}.", allow_retries=False)
     context.log.info(f"Merge request {done.number} of {done.source} is {done.target}'s commit {done.merge_hash}.")
-    materialized = _materialization(context.instance, done)
-    if materialized is not None:
-        context.log_event(materialized)
+    _tell_of_merge(context, catalog, done)
 
 
 @dg.op
@@ -217,24 +216,30 @@ def _asking(run_config: Mapping[str, Any]) -> dict[str, Any]:
     return {**run_config, "ops": {**ops, "publish": {"config": asking}}}
 
 
-def _materialization(instance: dg.DagsterInstance, done: MergeRequest) -> dg.AssetMaterialization | None:
-    """What tells that a run's tables are on the target; None for a branch of no run, and when it was told before."""
+def _tell_of_merge(context: dg.OpExecutionContext, catalog: CatalogResource, done: MergeRequest) -> None:
+    """Name branch and commits by tags of this run and of the one that asked; tell once that its tables are there."""
+    if done.merge_hash is None:
+        return
+    facts, observations = of_merge(catalog, done.target, done.merge_hash)
+    for run_id in {context.run_id, *done.properties.get("nessie_ops.run_id", ())}:
+        if context.instance.has_run(run_id):
+            context.instance.add_run_tags(run_id, tags_of(facts))
     month = next(iter(done.properties.get("nessie_ops.partition", ())), None)
-    if month is None or not done.source.startswith(PREFIX) or done.merge_hash is None:
-        return None
-    known = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=publish.key, asset_partitions=[month]), limit=MAX_TOLD
-    ).records
-    for record in known:
+    if month is None or not done.source.startswith(PREFIX) or _is_told(context.instance, month, done.merge_hash):
+        return
+    for observation in observations:
+        context.log_event(observation)
+    metadata = {**facts, "nessie/merge_request": done.number}
+    context.log_event(dg.AssetMaterialization(publish.key, partition=month, metadata=metadata))
+
+
+def _is_told(instance: dg.DagsterInstance, month: str, commit: str) -> bool:
+    filter = dg.AssetRecordsFilter(asset_key=publish.key, asset_partitions=[month])
+    for record in instance.fetch_materializations(filter, limit=MAX_TOLD).records:
         event = record.asset_materialization
-        if event and event.metadata["nessie/commit"].value == done.merge_hash:
-            return None
-    metadata: dict[str, str | int] = {
-        "nessie/commit": done.merge_hash,
-        "nessie/target": done.target,
-        "nessie/merge_request": done.number,
-    }
-    return dg.AssetMaterialization(publish.key, partition=month, metadata=metadata)
+        if event and event.metadata["nessie/commit"].value == commit:
+            return True
+    return False
 
 
 def _tell(context: dg.OpExecutionContext, request: MergeRequest) -> None:

@@ -6,7 +6,8 @@ Each is typed configuration away in the launchpad, and may be launched again: wh
 import dagster as dg
 
 from assets.merge_requests import list_waiting
-from assets.run_branches import PREFIX, REVERTED, branch_name, find_state
+from assets.run_branches import PREFIX, branch_name, find_state
+from nessie_ops.catalog.runwork import REVERTED
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MergeConflict, ReferenceAlreadyExists, ReferenceNotFound
 from nessie_ops.model import CommitMeta, NewCommit, Reference, ReferenceType

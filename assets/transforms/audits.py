@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.transforms.tables import Table
+from nessie_ops.catalog.markdown import to_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +53,7 @@ class Finding:
     @property
     def markdown(self) -> str:
         """The sample as a Markdown table."""
-        lines = [self.columns, tuple("---" for _ in self.columns), *self.sample]
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        return to_table(self.columns, self.sample)
 
 
 def run_audits(spark: SparkSession, audits: Sequence[Audit]) -> list[Finding]:
@@ -71,5 +71,4 @@ def _with_sample(spark: SparkSession, audit: Audit, bad_rows: int) -> Finding:
 
 
 def _text(value: object) -> str:
-    # A bar would end the cell, a new line the table.
-    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
+    return "" if value is None else str(value)

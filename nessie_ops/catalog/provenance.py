@@ -6,11 +6,11 @@ is found by halves: the history of one table costs one pass over the log and som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nessie_ops.errors import BadRequest, ContentNotFound
-from nessie_ops.model import CommitHash, CommitMeta, ContentKey, IcebergTable, LogEntry, PutLog
+from nessie_ops.model import CommitHash, CommitMeta, Content, ContentKey, Delete, IcebergTable, LogEntry, PutLog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 MAX_FILES = 1_000  # with rows of a predicate, that are told
 _PAGE = 1_000
 
-Load = Callable[[CommitHash], "Table"]
-"""The table as it is at a commit."""
+_MAX_REWRITES = 100  # compactions of compactions that rows are followed through
+Load = Callable[[CommitHash, ContentKey], "Table"]
+"""The table of that name as it is at a commit."""
 
 
 class History(Protocol):
@@ -30,12 +31,16 @@ class History(Protocol):
     ) -> list[LogEntry]:
         """Commits from `at` backwards."""
 
+    def get_contents(self, at: CommitHash, keys: Sequence[ContentKey]) -> Mapping[ContentKey, Content]:
+        """Those of the keys that are there."""
+
 
 class Version(NamedTuple):
-    """A commit that put a table, with the snapshot that it then had; None for a table without one."""
+    """A commit that put a table, with its name and snapshot then; None for a table without one."""
 
     meta: CommitMeta
     snapshot_id: int | None
+    key: ContentKey
 
 
 class Origin(NamedTuple):
@@ -60,7 +65,10 @@ class Wanted(NamedTuple):
 
 
 def list_versions(history: History, head: CommitHash, key: ContentKey) -> Iterator[Version]:
-    """The commits on the line from `head` that put the table `key`, newest first; ends where it was deleted before."""
+    """The commits on the line from `head` that put the table `key`, newest first, also under its older names.
+
+    Ends where it was deleted before.
+    """
     at, seen = head, None
     while True:
         entries = history.list_log(at, limit=_PAGE, with_operations=True)
@@ -71,10 +79,19 @@ def list_versions(history: History, head: CommitHash, key: ContentKey) -> Iterat
                     if not isinstance(content, IcebergTable):
                         return
                     snapshot = content.snapshot_id
-                    yield Version(entry.commit_meta, None if snapshot < 0 else snapshot)
+                    yield Version(entry.commit_meta, None if snapshot < 0 else snapshot, key)
+                    key = _name_before(history, entry, content) or key
+                    break
         if not entries or entries[-1].commit_meta.hash == seen:
             return
         at = seen = entries[-1].commit_meta.hash
+
+
+def _name_before(history: History, entry: LogEntry, content: IcebergTable) -> ContentKey | None:
+    """The name that a table had before a commit which renamed it."""
+    deleted = [operation.key for operation in entry.operations or () if isinstance(operation, Delete)]
+    found = history.get_contents(entry.parent_commit_hash, deleted) if deleted else {}
+    return next((key for key, old in found.items() if old.id == content.id), None)
 
 
 def find_commit(versions: Sequence[Version], snapshot_id: int, load: Load) -> CommitMeta | None:
@@ -83,20 +100,21 @@ def find_commit(versions: Sequence[Version], snapshot_id: int, load: Load) -> Co
     if exact and exact[-1] == versions[-1].meta:
         return exact[-1]
     newest = versions.index(next(version for version in versions if version.meta == exact[-1])) if exact else 0
-    if not exact and not _has(load, versions[0].meta, snapshot_id):
+    if not exact and not _has(load, versions[0], snapshot_id):
         return None
     low, high = newest, len(versions) - 1  # `low` has it; what is older than `high` is not known to lack it
     while low < high:
         middle = (low + high + 1) // 2
-        if _has(load, versions[middle].meta, snapshot_id):
+        if _has(load, versions[middle], snapshot_id):
             low = middle
         else:
             high = middle - 1
     return versions[low].meta
 
 
-def _has(load: Load, meta: CommitMeta, snapshot_id: int) -> bool:
-    return any(snapshot.snapshot_id == snapshot_id for snapshot in load(meta.hash).metadata.snapshots)
+def _has(load: Load, version: Version, snapshot_id: int) -> bool:
+    snapshots = load(version.meta.hash, version.key).metadata.snapshots
+    return any(snapshot.snapshot_id == snapshot_id for snapshot in snapshots)
 
 
 def trace(history: History, head: CommitHash, key: ContentKey, load: Load, wanted: Wanted) -> list[Origin]:
@@ -106,13 +124,20 @@ def trace(history: History, head: CommitHash, key: ContentKey, load: Load, wante
     """
     versions = list(list_versions(history, head, key))
     if not versions:
-        raise ContentNotFound(f"'{key}' is no table at {head}.", key)
-    table = load(head)
+        raise ContentNotFound(f"'{key}' is no table at {head}{_tell_deletion(history, head, key)}.", key)
+    table = load(head, key)
     known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     return [
         Origin(id, _summary(known.get(id) if id is not None else None), _commit_of(versions, id, load), tuple(files))
         for id, files in _choose(table, wanted)
     ]
+
+
+def _tell_deletion(history: History, head: CommitHash, key: ContentKey) -> str:
+    for entry in history.list_log(head, limit=_PAGE, with_operations=True):
+        if any(operation.key == key and isinstance(operation, Delete) for operation in entry.operations or ()):
+            return f": commit {entry.commit_meta.hash} deleted it; ask with --ref @{entry.parent_commit_hash}"
+    return ""
 
 
 def _commit_of(versions: Sequence[Version], id: int | None, load: Load) -> CommitMeta | None:
@@ -127,8 +152,7 @@ def _choose(table: Table, wanted: Wanted) -> list[tuple[int | None, list[str]]]:
         if not found:
             raise BadRequest(f"file: no data or delete file of the table now ends with '{wanted.file[:200]}'.")
     elif wanted.rows:
-        paths = _files_with(table, wanted.rows)
-        found = _files_of(table, lambda path: path in paths)
+        found = _find_rows(table, wanted.rows)
     else:
         current = table.current_snapshot()
         return [(current.snapshot_id if current else None, [])]
@@ -136,10 +160,31 @@ def _choose(table: Table, wanted: Wanted) -> list[tuple[int | None, list[str]]]:
     return sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1, reverse=True)
 
 
-def _files_of(table: Table, matches: Callable[[str], bool]) -> dict[int | None, list[str]]:
-    """Files of the current snapshot by the snapshot that added them."""
+def _find_rows(table: Table, predicate: str) -> dict[int | None, list[str]]:
+    """Files with rows of the predicate by the snapshot that added them; of rewritten ones also what they came from.
+
+    A row that a MERGE copied along with others of its file counts as the MERGE's.
+    """
     found: dict[int | None, list[str]] = {}
-    snapshot = table.current_snapshot()
+    at = [snapshot.snapshot_id] if (snapshot := table.current_snapshot()) else []
+    for snapshot_id in at:
+        paths = _files_with(table, predicate, snapshot_id)
+        for id, files in _files_of(table, paths.__contains__, snapshot_id).items():
+            if id not in found:
+                found[id] = files
+                added = table.snapshot_by_id(id) if id is not None else None
+                parent = added.parent_snapshot_id if added and _summary(added).get("operation") == "replace" else None
+                if parent and parent not in at and table.snapshot_by_id(parent) and len(at) < _MAX_REWRITES:
+                    at.append(parent)
+    return found
+
+
+def _files_of(
+    table: Table, matches: Callable[[str], bool], snapshot_id: int | None = None
+) -> dict[int | None, list[str]]:
+    """Files of a snapshot, by default the current one, by the snapshot that added them."""
+    found: dict[int | None, list[str]] = {}
+    snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     for manifest in snapshot.manifests(table.io) if snapshot else ():
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             if matches(entry.data_file.file_path):
@@ -147,12 +192,12 @@ def _files_of(table: Table, matches: Callable[[str], bool]) -> dict[int | None, 
     return found
 
 
-def _files_with(table: Table, predicate: str) -> set[str]:
+def _files_with(table: Table, predicate: str, snapshot_id: int) -> set[str]:
     """Data files that hold rows for which a predicate is true, at most MAX_FILES; BadRequest when it cannot be read."""
     from pyiceberg.io.pyarrow import ArrowScan
 
     try:
-        scan: Any = table.scan(row_filter=predicate)
+        scan: Any = table.scan(row_filter=predicate, snapshot_id=snapshot_id)
         tasks = list(scan.plan_files())
     except Exception as error:  # of PyIceberg's parser and of its binding to the schema
         raise BadRequest(f"row: '{predicate[:200]}' cannot be read: {str(error)[:300]}") from error

@@ -19,6 +19,7 @@ from nessie_ops.model import (
 
 PREFIX = "run/"
 RUN_IDS = ("nessie_ops.run_id", "nessie_ops.root_run_id")
+REVERTED = "nessie_ops.reverted_commit"  # property of a commit that undoes another
 _MAX_LOG = 10_000  # commits of the target looked through
 
 
@@ -30,7 +31,7 @@ class Catalog(History, Contents, Protocol):
 
 
 class RunWork(NamedTuple):
-    """A run: `published` (with its commit), `quarantined` or `open`; `read_at` is the state that it read from."""
+    """A run: `published` (with its commit), `reverted`, `quarantined` or `open`; it read from the state `read_at`."""
 
     run_id: str
     state: str
@@ -44,13 +45,17 @@ class RunWork(NamedTuple):
 
 def find_run(catalog: Catalog, target: str, run_id: str, load: LoadMetadata) -> RunWork:
     """What a run wrote, by its id or that of the first of its re-executions; BadRequest when it left nothing."""
+    undone: dict[str, CommitMeta] = {}
     for entry in catalog.list_log(catalog.get_reference(target).hash, limit=_MAX_LOG):
         meta = entry.commit_meta
+        undone |= dict.fromkeys(meta.all_properties.get(REVERTED, ()), meta)
         if any((run_id,) == meta.all_properties.get(name) for name in RUN_IDS):
             root = meta.all_properties.get(RUN_IDS[1], (run_id,))[0]
             before = meta.parent_commit_hashes[0]
             written = list_changes(catalog, before, meta.hash, load)
-            return RunWork(run_id, "published", PREFIX + root, before, meta.hash, meta, "", written)
+            revert = undone.get(meta.hash)
+            state, reason = ("reverted", f"commit {revert.hash} undid it") if revert else ("published", "")
+            return RunWork(run_id, state, PREFIX + root, before, meta.hash, meta, reason, written)
     try:
         branch = catalog.get_reference(PREFIX + run_id)
     except ReferenceNotFound:

@@ -32,6 +32,8 @@ _PROPERTIES = {
     "job": "nessie_ops.job",
     "partition": "nessie_ops.partition",
     "tables": "nessie_ops.assets",
+    "page": "nessie_ops.run_url",
+    "undoes": "nessie_ops.reverted_commit",
     "code version": "nessie_ops.code_version",
     "merge request": "nessie_ops.merge_request",
     "checks": "nessie_ops.checks",
@@ -57,7 +59,7 @@ def why(
     key = ContentKey.from_path(table)
     with open_catalog(uri, store) as catalog, open_tables(catalog, store, warehouse) as load:
         wanted = Wanted(snapshot, file, row)
-        found = trace(catalog, catalog.resolve(ref).hash, key, lambda at: load(at, key), wanted)
+        found = trace(catalog, catalog.resolve(ref).hash, key, load, wanted)
     if as_json:
         print_json([_to_json(origin) for origin in found])
         return

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 import typer
 from click.testing import Result
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -18,9 +20,10 @@ from pyiceberg.types import IntegerType, NestedField, StringType
 from typer.testing import CliRunner
 
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
+from nessie_ops.catalog.pyiceberg_requests import to_change
 from nessie_ops.cli import build_app
 from nessie_ops.cli.run import make_run
-from nessie_ops.model import QUARANTINED, Merge, NewCommit, ReferenceType
+from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Merge, NewCommit, ReferenceType
 from tests.server.helpers import running_server
 
 SCHEMA = Schema(
@@ -47,22 +50,23 @@ class Lake:
             self.run(catalog, "r2", rows(3, "d"))
             self.newest = self.run(catalog, "r3", rows(4, "e"))
 
-    def run(self, catalog: NessieOpsCatalog, run_id: str, *appended: pa.Table) -> str:
+    def run(self, catalog: NessieOpsCatalog, run_id: str, *appended: pa.Table, table: str = "gold.t") -> CommitHash:
         versions = catalog.version_store
         base = versions.get_reference("main").hash
         versions.create_reference(ReferenceType.BRANCH, f"run/{run_id}", base)
         for data in appended:
-            table = catalog.on(f"run/{run_id}").load_table("gold.t")
-            table.append(data)
-            self.snapshots.append(table.refresh().metadata.current_snapshot_id or 0)
+            branch = catalog.on(f"run/{run_id}").load_table(table)
+            branch.append(data)
+            self.snapshots.append(branch.refresh().metadata.current_snapshot_id or 0)
         head = versions.get_reference(f"run/{run_id}").hash
         meta = NewCommit(
             message=f"Load {run_id}",
             properties={"nessie_ops.run_id": (run_id,), "nessie_ops.checks": ("gold.t:keys_unique passed",)},
         )
         merged = versions.merge("main", base, Merge(from_ref=f"run/{run_id}", from_hash=head, meta=meta))
+        assert merged.resultant_target_hash
         self.commits.append(str(merged.resultant_target_hash))
-        return str(merged.resultant_target_hash)
+        return merged.resultant_target_hash
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +83,8 @@ def where(request: pytest.FixtureRequest, lake: Lake) -> Iterator[list[str]]:
         yield ["--uri", base_uri]
 
 
-def ask(where: list[str], *arguments: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.t", *arguments, *where, "--json"])
+def ask(where: list[str], *arguments: str, table: str = "gold.t") -> list[dict[str, Any]]:
+    result = CliRunner().invoke(build_app(lambda **options: None), ["why", table, *arguments, *where, "--json"])
     assert result.exit_code == 0, result.output + str(result.exception)
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
@@ -171,3 +175,70 @@ def test_people_read_it(lake: Lake) -> None:
     assert ["checks", "gold.t:keys_unique", "passed"] in words
     missing = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.other", *options])
     assert missing.exit_code == 1 and "is no table" in str(missing.exception)
+
+
+class Odd(Lake):
+    """The same, and after that: a table with two names, one that is gone, a rewritten one, and a run that is undone."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        with NessieOpsCatalog("lake", uri=self.store, warehouse=self.warehouse) as catalog:
+            versions = catalog.version_store
+            catalog.create_table("gold.gone", SCHEMA)
+            catalog.drop_table("gold.gone")
+            self.dropped = versions.get_reference("main").hash
+            catalog.load_table("gold.t").append(rows(9, "foreign"))  # by a client that says nothing of runs
+            self.foreign = versions.get_reference("main").hash
+            self._rewrite(catalog)
+            self.rewritten = versions.get_reference("main").hash
+            catalog.rename_table("gold.t", "gold.renamed")
+            undone = self.run(catalog, "r4", rows(7, "z"), table="gold.renamed")
+            meta = NewCommit(message="Revert", properties={"nessie_ops.reverted_commit": (undone,)})
+            self.revert = str(versions.revert("main", None, undone, meta=meta).resultant_target_hash)
+
+    def _rewrite(self, catalog: NessieOpsCatalog) -> None:
+        """What a compaction does: another file with the same rows, by a snapshot that says `replace`."""
+        table = catalog.load_table("gold.t")
+        transaction = table.transaction()
+        kept = [task.file for task in table.scan(row_filter="month = 2").plan_files()]
+        data = table.scan(row_filter="month = 2").to_arrow()
+        with transaction.update_snapshot().overwrite() as overwrite:
+            for file in kept:
+                overwrite.delete_data_file(file)
+            for file in _dataframe_to_data_files(table.metadata, data, table.io, uuid4()):
+                overwrite.append_data_file(file)
+        change = to_change(ContentKey.of("gold", "t"), transaction._requirements, transaction._updates)
+        for update in change.updates:
+            if update["action"] == "add-snapshot":
+                update["snapshot"]["summary"]["operation"] = "replace"
+        catalog._opened.tables.commit("main", [change])
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Odd:
+    return Odd(tmp_path_factory.mktemp("odd"))
+
+
+@pytest.fixture(params=["store", "server"])
+def there(request: pytest.FixtureRequest, odd: Odd) -> Iterator[list[str]]:
+    if request.param == "store":
+        yield ["--store", odd.store, "--warehouse", odd.warehouse]
+        return
+    with running_server(odd.store, odd.warehouse) as base_uri:
+        yield ["--uri", base_uri]
+
+
+def test_odd_cases(odd: Odd, there: list[str]) -> None:
+    newest, oldest = ask(there, "--row", "month = 2", table="gold.renamed")
+    assert (newest["summary"]["operation"], newest["commit"]["hash"]) == ("replace", odd.rewritten)
+    assert run_of(oldest) == "r1", "rows of a rewritten file are followed to the run that wrote them, by the old name"
+    [foreign] = ask(there, "--row", "name = 'foreign'", table="gold.renamed")
+    assert foreign["commit"]["hash"] == odd.foreign
+    assert "nessie_ops.run_id" not in foreign["commit"].get("allProperties", {})
+    assert ask(there, "--row", "name = 'z'", table="gold.renamed") == [], "its run was undone"
+
+    gone = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.gone", *there])
+    assert gone.exit_code == 1 and f"commit {odd.dropped} deleted it; ask with --ref @" in str(gone.exception)
+    found = json.loads(show(there, "r4", "--json").stdout)
+    assert (found["state"], found["reason"]) == ("reverted", f"commit {odd.revert} undid it")
+    assert [(row["key"], row["added"]["rows"]) for row in found["written"]] == [("gold.renamed", 1)]

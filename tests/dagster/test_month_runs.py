@@ -7,13 +7,16 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.execution.plan.state import KnownExecutionState
 
 from assets.transforms.deliveries import count_rows
 from assets.transforms.months import Month
 from assets.transforms.tables import TABLES
+from nessie_ops.catalog.changes import read_through
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.demo.one_month import load_or_resume
@@ -21,6 +24,7 @@ from nessie_ops.errors import BadRequest, Forbidden
 from nessie_ops.model import QUARANTINED, ContentKey, IcebergTable, Merge, NewCommit, ReferenceType
 from nessie_ops.month_runs import MonthRun, resume_run, run_month
 from resources.spark import SparkLake
+from schedules.rerunning import plan, succeeded
 from tests.dagster.deliveries import Row, change_rows
 from tests.dagster.months import check_month
 
@@ -88,6 +92,58 @@ def test_a_month_reaches_main_as_one_commit(
     assert run.tags["nessie/validated_hash"] == log[0].commit_meta.parent_commit_hashes[1]
 
 
+def test_what_dagster_shows_of_it(january: MonthRun, client: NessieClient, instance: dg.DagsterInstance) -> None:
+    run = instance.get_run_by_id(january.run_id)
+    assert run and january.commit
+    main = client.get_commit(january.commit)
+    [base], [validated] = (main.all_properties[f"nessie_ops.{name}_hash"] for name in ("base", "validated"))
+    where = {"nessie/branch": january.branch, "nessie/base_hash": base}
+    tags = {**where, "nessie/validated_hash": validated, "nessie/merge_commit": january.commit}
+    assert tags.items() <= run.tags.items() and base == main.parent_commit_hashes[0]
+
+    def shown(key: str) -> dict[str, Any]:
+        event = instance.get_latest_materialization_event(dg.AssetKey(key.split(".")))
+        assert event and event.asset_materialization
+        return {name: value.value for name, value in event.asset_materialization.metadata.items()}
+
+    flights = shown("silver.flights")
+    assert where.items() <= flights.items()
+    rows = flights["dagster/row_count"]
+    assert rows == flights["dagster/partition_row_count"] == flights["rows_added"] > 2000
+    assert (flights["rows_removed"], flights["files"], flights["bytes"]) == (
+        0,
+        flights["files_added"],
+        flights["bytes_added"],
+    )
+    assert flights["bytes"] > 10_000 and flights["duration_s"] > 0
+    assert f"| silver.flights | created | {rows:,} (+{rows:,} -0) |" in flights["changes"]
+
+    published = shown("publish")
+    assert {**where, "nessie/commit": january.commit, "nessie/target": "main"}.items() <= published.items()
+    assert published["tables"] == len(TABLES)
+    assert published["rows_added"] == sum(shown(name)["rows_added"] for name in TABLES)
+    assert all(f"| {name} | created |" in published["changes"] for name in TABLES)
+    records = instance.fetch_observations(dg.AssetKey(["silver", "flights"]), limit=5).records
+    [seen] = [record.event_log_entry.asset_observation for record in records]
+    assert seen and seen.metadata["nessie/commit"].value == january.commit and seen.partition == "2013-01"
+    checked = shown("validated")
+    assert checked["bad_rows"] == 0 and "| silver.flights:keys_unique | passed | 0 |" in checked["results"]
+    evaluation = january.checks["silver.flights:keys_unique"]
+    assert evaluation.metadata["nessie/branch"].value == january.branch and evaluation.metadata["duration_s"].value > 0
+
+    # The commits of single tables on the branch, and the snapshots that they made, name run and asset.
+    log = client.list_log(validated, limit_hash=base, with_operations=True)
+    written = {str(each.key): row.commit_meta.all_properties for row in log for each in row.operations or ()}
+    by_table = {name: properties for name, properties in written.items() if "." in name}
+    assert set(by_table) == set(TABLES)
+    for name, properties in by_table.items():
+        assert properties["nessie_ops.assets"] == (name,) and properties["nessie_ops.run_id"] == (january.run_id,)
+        assert properties["nessie_ops.code_version"] == main.all_properties["nessie_ops.code_version"]
+    metadata = read_through(client)(january.commit, ContentKey.of("silver", "flights"))
+    summary = metadata.json["snapshots"][-1]["summary"]
+    assert (summary["nessie_ops.run_id"], summary["nessie_ops.assets"]) == (january.run_id, "silver.flights")
+
+
 def test_materializations_carry_commit_snapshot_and_rows(
     january: MonthRun, client: NessieClient, instance: dg.DagsterInstance, source: Path
 ) -> None:
@@ -153,6 +209,17 @@ def test_a_damaged_month_is_refused_with_samples_and_leaves_main_alone(
     assert run.tags["dagster/will_retry"] == "false"  # a failed check is not tried again
     steps = {stats.step_key for stats in instance.get_run_step_stats(result.run_id)}
     assert "check_bronze_flights" in steps and not steps & {"silver__flights", "validated", "publish"}
+
+    # What the job rerun_month has launched leaves out the steps that Dagster's own resume leaves out.
+    job = build().resolve_job_def("load_month")
+    native, _ = KnownExecutionState.build_resume_retry_reexecution(instance, run)
+    planned = plan(job, run, succeeded(instance, run), "key")
+    assert planned.asset_selection is not None and planned.asset_check_keys is not None
+    chosen = job.get_subset(
+        asset_selection=set(planned.asset_selection), asset_check_selection=set(planned.asset_check_keys)
+    )
+    assert {node.name for node in chosen.nodes} == set(native)
+    assert (planned.partition_key, planned.tags["nessie/branch"]) == ("2013-02", result.branch)
 
 
 def test_a_refused_month_resumes_on_its_branch_when_the_delivery_is_mended(

@@ -6,12 +6,14 @@ import dagster as dg
 import pytest
 
 from assets.merge_requests import ask_to_merge
-from assets.run_branches import branch_name, open_branch, publish, validate
+from assets.run_branches import branch_name, ensure_namespaces, open_branch, publish, quarantine, validate
+from assets.transforms.tables import NAMESPACES
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import CheckResult, CommitHash, MergeRequestState, NewCommit, Put
 from schedules.repairs import open_read_only
+from schedules.rerunning import launch_reruns
 from tests.versioning.helpers import key, table
 
 
@@ -131,3 +133,76 @@ def test_a_state_of_the_past_is_read_only_and_runs_begin_there(
     assert (opened.head, opened.base) == (before, before)
     client.delete_reference("read/before", before)
     assert client.list_references(prefix="read/") == []
+
+
+# A sensor looks its job up in the repository that it belongs to, which a test has to give.
+given_repository = pytest.mark.filterwarnings("ignore:Parameter `repository_def`")
+
+
+def month_run(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
+    job = build().resolve_job_def("load_month")
+    config = {"ops": {"publish": {"config": {"publish": "sensor"}}}}
+    return instance.create_run_for_job(job, run_config=config, tags={"dagster/partition": "2013-01", **tags})
+
+
+def asked(instance: dg.DagsterInstance, **config: str) -> dg.RunRequest | dg.SkipReason | None:
+    """What the sensor launches after the job `rerun_month` has succeeded; None when the job fails."""
+    result = run(instance, "rerun_month", "prepare_rerun", **config)
+    if not result.success:
+        return None
+    context = dg.build_run_status_sensor_context(
+        sensor_name="launch_reruns",
+        dagster_instance=instance,
+        dagster_run=instance.get_run_by_id(result.run_id),
+        dagster_event=result.get_run_success_event(),
+        repository_def=build().get_repository_def(),
+    )
+    found = launch_reruns(context)
+    assert isinstance(found, dg.RunRequest | dg.SkipReason)
+    return found
+
+
+@given_repository
+def test_a_run_is_executed_again_once_on_its_branch(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    first = month_run(instance)
+    name = branch_name(first.run_id)
+    open_branch(client, "main", name, ["bronze"])
+    write(client, name, "bronze.z", 1)
+    assert asked(instance, run_id=first.run_id) is None, "it is under way"
+    instance.report_run_failed(first, "ended")
+    again = month_run(instance, **{"dagster/root_run_id": first.run_id, "dagster/parent_run_id": first.run_id})
+    instance.report_run_canceled(again, message="stopped")
+    assert asked(instance, run_id="nobody") is None
+    assert asked(instance, run_id=first.run_id, base="main") is None, "base goes with new_main"
+
+    found = asked(instance, run_id=first.run_id, mode="all_steps")
+    assert isinstance(found, dg.RunRequest) and found.asset_selection is None
+    assert (found.job_name, found.partition_key, found.run_config) == ("load_month", "2013-01", first.run_config)
+    tags = {"dagster/root_run_id": first.run_id, "dagster/parent_run_id": again.run_id, "nessie/branch": name}
+    assert tags.items() <= found.tags.items(), "after the newest of the runs on that branch"
+    resumed = asked(instance, run_id=first.run_id)
+    assert isinstance(resumed, dg.RunRequest) and resumed.run_key != found.run_key
+
+
+@given_repository
+def test_a_run_begins_anew_on_the_new_main_or_a_state_of_the_past(
+    client: NessieClient, instance: dg.DagsterInstance
+) -> None:
+    base = ensure_namespaces(client, "main", NAMESPACES)
+    first = month_run(instance)
+    name = branch_name(first.run_id)
+    open_branch(client, "main", name, ["bronze"])
+    write(client, name, "bronze.y", 1)
+    quarantine(client, name, "checks failed")
+    instance.report_run_failed(first, "ended")
+    write(client, "main", "bronze.x", 1)
+    head = client.get_reference("main").hash
+    for config, wanted in (({}, head), ({"base": base}, base)):
+        found = asked(instance, run_id=first.run_id, mode="new_main", **config)
+        assert isinstance(found, dg.RunRequest) and found.asset_selection is None
+        branch = client.get_reference(name)
+        assert (branch.hash, branch.properties["base_hash"], branch.properties["rebases"]) == (wanted, wanted, "0")
+        assert "quarantined" not in branch.properties
+    client.delete_reference(name, base)
+    assert asked(instance, run_id=first.run_id, mode="new_main") is not None
+    assert client.get_reference(name).hash == head, "a branch that is gone is opened again"
