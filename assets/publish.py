@@ -26,7 +26,7 @@ from assets.runs import (
     month_of,
     parent_of,
     remembered,
-    successor_of,
+    stop_if_replaced,
 )
 from assets.said import properties_of
 from assets.silver import silver_assets
@@ -112,7 +112,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
     ]
     required = [audit.label for audit in checks.all_rules(month_of(run)) if audit.blocking]
     required += _reported_checks(context)
-    _stop_if_replaced(context)
+    stop_if_replaced(context.instance, run)
     request = ask_to_merge(
         catalog.client,
         catalog.main,
@@ -136,7 +136,7 @@ def _publish(
     run, message = context.run, _message(context, config)
     commit = remembered(context.instance, run, VALIDATED_TAG)
     is_again = parent_of(run) is not None  # the first run has no earlier attempt whose quarantine it could lift
-    _stop_if_replaced(context)  # last, so that little time is left between looking and merging
+    stop_if_replaced(context.instance, run)  # last, so that little time is left between looking and merging
     try:
         done = publish_branch(catalog.client, catalog.main, branch_of(run), message, commit, release=is_again)
     except RebaseNeeded as error:
@@ -148,17 +148,6 @@ def _publish(
     for observation in observations:
         context.log_event(observation)
     return dg.MaterializeResult(metadata={**facts, "nessie/published_before": done.already})
-
-
-def _stop_if_replaced(context: dg.AssetExecutionContext) -> None:
-    # The status is read again: the one in the context is that of the run's start, and a step that swallowed the
-    # interrupt would else publish a run that was told to stop.  A run over its time is told so, and then marked failed.
-    run = context.instance.get_run_by_id(context.run.run_id)
-    told = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
-    if run is None or run.status in told:
-        raise dg.DagsterExecutionInterruptedError("the run was cancelled, or marked as failed, before it published")
-    if again := successor_of(context.instance, run):
-        raise dg.Failure(f"Run {again} executes this one again: only that one publishes.", allow_retries=False)
 
 
 def _tables(context: dg.AssetExecutionContext) -> tuple[str, ...]:

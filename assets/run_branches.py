@@ -15,8 +15,8 @@ Spark; touches no branch without the prefix.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -33,11 +33,12 @@ from nessie_ops.errors import (
 )
 from nessie_ops.model import (
     QUARANTINED,
-    Branch,
     CommitHash,
     ContentKey,
+    KeyMergeMode,
     LogEntry,
     Merge,
+    MergeBehavior,
     Namespace,
     NewCommit,
     Put,
@@ -50,6 +51,7 @@ BASE, VALIDATED, CONFLICTS, REBASES = "base_hash", "validated_hash", "conflicts"
 OPENED_AT, QUARANTINED_AT = "opened_at", "quarantined_at"
 RUN_ID, VALIDATED_COMMIT = "nessie_ops.root_run_id", "nessie_ops.validated_hash"  # properties of a published commit
 BRANCH_NAME, BASE_COMMIT = "nessie_ops.branch", "nessie_ops.base_hash"
+LEFT_OUT = "nessie_ops.left_out"  # property of a published commit: tables that it leaves as others changed them
 MAX_REBASES = 3  # each is a whole run; a month that loses four times in a row needs a person
 MAX_REASON = 500  # characters of a quarantine's reason
 _MAX_LOG = 100_000  # commits of main looked through for one that is already there: hours of the busiest main
@@ -77,10 +79,14 @@ class OpenBranch(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Where `publish` left main; `already` when an earlier attempt had done it."""
+    """Where `publish` left main; `already` when an earlier attempt had done it.
+
+    `left` names the tables that it left as others changed them; if these are all, it made no commit.
+    """
 
     commit: CommitHash
     already: bool
+    left: tuple[str, ...] = ()
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -175,19 +181,26 @@ def validate(client: NessieClient, name: str, evidence: Iterable[Evidence]) -> C
 
 
 def publish(
-    client: NessieClient, main: str, name: str, meta: NewCommit, validated: str | None = None, *, release: bool = True
+    client: NessieClient,
+    main: str,
+    name: str,
+    meta: NewCommit,
+    validated: str | None = None,
+    *,
+    release: bool = True,
+    leaves: bool = False,
 ) -> Published:
     """Merge what was validated on `name` into `main` as one commit and delete the branch; once, however often called.
 
     `validated` is the validated hash as the caller remembers it: it identifies the commit on main when the branch is
     gone already.  `release` lifts a quarantine, which an earlier attempt left; else a quarantined branch is Forbidden.
-    NotValidated when there is nothing to vouch for the branch, RebaseNeeded when main changed the same tables, and the
-    errors of a merge.
+    `leaves`: what main changed meanwhile stays as it is there, and the rest is published; only for branches whose
+    tables do not depend on each other.  NotValidated when there is nothing to vouch for the branch, RebaseNeeded when
+    main changed the same tables, and the errors of a merge.
     """
     _check_owned(name)
     branch = _find(client, name)
     done = _find_done(client, main, name, branch, validated)
-    already = done is not None
     if done is None:
         if branch is None:
             raise NotValidated(
@@ -198,9 +211,11 @@ def publish(
         commit = check_mergeable(branch)
         if release:
             branch = lift_quarantine(client, branch)
-        done = _merge(client, main, branch, commit, meta)
+        published = _merge_rest(client, main, branch, commit, meta, leaves=leaves)
+    else:
+        published = Published(done, True, client.get_commit(done).all_properties.get(LEFT_OUT, ()))
     _drop(client, name)
-    return Published(done, already)
+    return published
 
 
 def _find_done(
@@ -237,32 +252,6 @@ def quarantine(client: NessieClient, name: str, reason: str, clock: Clock = utc_
     return True
 
 
-def reap(
-    client: NessieClient,
-    is_live: Callable[[str], bool | None],
-    keep: timedelta,
-    clock: Clock = utc_now,
-) -> tuple[list[str], list[str]]:
-    """Delete the runs' branches that nobody needs; returns the names (quarantined now, deleted).
-
-    `is_live` tells of a root run id whether a run of it may still write; None when it does not know the run, which
-    may be another instance's.  A branch of an ended run is quarantined first, and deleted when it has been so for
-    `keep`; one of an unknown run is deleted `keep` after its opening.
-    """
-    marked, deleted = [], []
-    for branch in client.list_references(prefix=PREFIX):
-        live = is_live(branch.name.removeprefix(PREFIX))
-        if not isinstance(branch, Branch) or live:
-            continue
-        if live is False and QUARANTINED not in branch.properties:
-            quarantine(client, branch.name, "the run has ended without publishing or being quarantined", clock)
-            marked.append(branch.name)
-        elif _age(branch.properties, clock()) >= keep:
-            client.delete_reference(branch.name, branch.hash)
-            deleted.append(branch.name)
-    return marked, deleted
-
-
 def _rebase(client: NessieClient, name: str, found: Reference, head: CommitHash) -> OpenBranch:
     # Someone who re-executes a quarantined run starts the count anew.
     rebases = 1 if QUARANTINED in found.properties else int(found.properties[REBASES]) + 1
@@ -281,15 +270,34 @@ def _release(client: NessieClient, branch: Reference, updates: Mapping[str, str]
     return client.update_properties(branch.name, updates or {}, (QUARANTINED, QUARANTINED_AT))
 
 
-def _merge(client: NessieClient, main: str, branch: Reference, commit: CommitHash, meta: NewCommit) -> CommitHash:
+def _merge_rest(
+    client: NessieClient, main: str, branch: Reference, commit: CommitHash, meta: NewCommit, *, leaves: bool
+) -> Published:
+    left: list[ContentKey] = []
+    while True:
+        try:
+            done = _merge(client, main, branch, commit, meta, left)
+            return Published(done, False, tuple(map(str, left)))
+        except MergeConflict as error:
+            lost = [conflict.key for conflict in error.conflicts if conflict.key and conflict.key not in left]
+            if not (leaves and lost):
+                raise _conflict(client, main, branch, error) from error
+            left += lost  # each time at least one more, so this ends
+
+
+def _merge(
+    client: NessieClient, main: str, branch: Reference, commit: CommitHash, meta: NewCommit, left: Sequence[ContentKey]
+) -> CommitHash:
     mark = mark_of(branch, commit)
+    mark |= {LEFT_OUT: tuple(map(str, left))} if left else {}
     meta = msgspec.structs.replace(meta, properties={**meta.properties, **mark})
+    modes = tuple(KeyMergeMode(key=key, merge_behavior=MergeBehavior.DROP) for key in left)
     base = CommitHash(branch.properties[BASE])
-    request = Merge(from_ref=branch.name, from_hash=commit, meta=meta, only_head=True)
+    request = Merge(from_ref=branch.name, from_hash=commit, meta=meta, key_modes=modes, only_head=True)
     try:
         result = client.merge(main, base, request)
-    except MergeConflict as error:
-        raise _conflict(client, main, branch, error) from error
+    except MergeConflict:
+        raise
     except (OutcomeUnknown, ReferenceConflict, ReferenceNotFound) as error:
         done = find_published(client, main, branch.name, commit, since=base)
         if done is not None:
@@ -382,12 +390,6 @@ def _find(client: NessieClient, name: str) -> Reference | None:
         return client.get_reference(name)
     except ReferenceNotFound:
         return None
-
-
-def _age(properties: Mapping[str, str], now: datetime) -> timedelta:
-    since = properties.get(QUARANTINED_AT) or properties.get(OPENED_AT)
-    # A branch that says nothing of its time was not opened here, so it is not ours to delete.
-    return now - datetime.fromisoformat(since) if since else timedelta.min
 
 
 def _check_owned(name: str) -> None:

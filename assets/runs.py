@@ -86,6 +86,21 @@ def label_of(evaluation: dg.AssetCheckEvaluation) -> str:
     return f"{'.'.join(evaluation.asset_key.path)}:{evaluation.check_name}"
 
 
+def stop_if_replaced(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """The last thing to ask before publishing.
+
+    DagsterExecutionInterruptedError when the run was told to stop, Failure when another run executes it again.
+    """
+    # The status is read again: the one in the context is that of the run's start, and a step that swallowed the
+    # interrupt would else publish a run that was told to stop.  A run over its time is told so, and then marked failed.
+    found = instance.get_run_by_id(run.run_id)
+    told = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE)
+    if found is None or found.status in told:
+        raise dg.DagsterExecutionInterruptedError("the run was cancelled, or marked as failed, before it published")
+    if again := successor_of(instance, run):
+        raise dg.Failure(f"Run {again} executes this one again: only that one publishes.", allow_retries=False)
+
+
 def lineage(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterRun]:
     """The run, the one that it re-executes, and so on, newest first."""
     runs = [run]

@@ -20,6 +20,7 @@ from resources.collection import GarbageCollection
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
 from schedules.jobs import check_freshness, collect_garbage, delete_garbage, find_garbage, load_month, purge_store
+from schedules.maintenance import maintain_tables
 from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.observing import observe_commits
 from schedules.reaping import reap_branches
@@ -53,6 +54,7 @@ def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
             delete_garbage,
             purge_store,
             check_freshness,
+            maintain_tables,
             *merging_jobs,
             *repair_jobs,
             rerun_month,

@@ -6,7 +6,8 @@ from datetime import timedelta
 import dagster as dg
 
 from assets.merge_requests import list_waiting
-from assets.run_branches import branch_name, reap, utc_now
+from assets.reaping import reap
+from assets.run_branches import branch_name, utc_now
 from nessie_ops.errors import BadRequest
 from nessie_ops.mergerequests.leases import close_old_requests, reap_expired
 from resources.catalog import CatalogResource

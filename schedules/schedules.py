@@ -14,6 +14,7 @@ from assets.tables import months
 from resources.catalog import CatalogResource
 from schedules.endings import FINISHED
 from schedules.jobs import check_freshness, collect_garbage, find_garbage, load_month, purge_store
+from schedules.maintenance import maintain_tables
 from schedules.reaping import reap_branches
 from schedules.times import check_names, get_cron
 
@@ -63,6 +64,12 @@ weekly_purge = dg.ScheduleDefinition(
     execution_timezone="UTC",
 )
 
+nightly_maintenance = dg.ScheduleDefinition(
+    name="nightly_maintenance",
+    job=maintain_tables,
+    cron_schedule=get_cron("nightly_maintenance", "0 22 * * *"),
+    execution_timezone="UTC",
+)
 hourly_freshness = dg.ScheduleDefinition(
     name="hourly_freshness",
     job=check_freshness,
@@ -99,6 +106,7 @@ all_schedules = [
     nightly_collection,
     nightly_search,
     weekly_purge,
+    nightly_maintenance,
     hourly_freshness,
 ]
 check_names({schedule.name for schedule in all_schedules})

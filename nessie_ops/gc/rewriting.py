@@ -123,7 +123,7 @@ class Rewriter:
         apply_updates(table, location, parse_updates(updates), self._times.now_ms)  # so that one table alone is refused
         known = self._result.planned.get(location, frozenset())
         self._result.planned[location] = surplus.kept | known
-        return _Plan(Change(put.key, _requirements(table), updates), surplus)
+        return _Plan(Change(put.key, list_requirements(table), updates), surplus)
 
     def _specs_of(self, snapshots: Sequence[Mapping[str, object]]) -> set[int] | None:
         used: set[int] = set()
@@ -194,7 +194,8 @@ def name_snapshots(versions: Iterable[Version], stores: Stores) -> dict[str, fro
     return {content: None if content in unknown else frozenset(ids) for content, ids in found.items()}
 
 
-def _requirements(table: TableMetadata) -> list[dict[str, object]]:
+def list_requirements(table: TableMetadata) -> list[dict[str, object]]:
+    """What must hold of a table that is to be rewritten: that its branches and tags are where they were."""
     found: list[dict[str, object]] = [
         {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": ref["snapshot-id"]}
         for name, ref in table.refs.items()

@@ -21,10 +21,14 @@ Json = dict[str, Any]
 
 
 class Times(NamedTuple):
-    """Milliseconds since 1970: snapshots made after `young_from_ms` stay; ages count back from `now_ms`."""
+    """Milliseconds since 1970: snapshots made after `young_from_ms` stay; ages count back from `now_ms`.
+
+    Of each of a table's branches at least the `newest` snapshots stay, so many.
+    """
 
     young_from_ms: int
     now_ms: int
+    newest: int = 1
 
 
 class Surplus(NamedTuple):
@@ -97,7 +101,7 @@ def _retained(table: TableMetadata, times: Times) -> Iterator[int]:
         while at is not None and at["snapshot-id"] not in seen:
             position += 1
             is_young = age is not None and at["timestamp-ms"] >= times.now_ms - age
-            if position > (count or 1) and not is_young:
+            if position > max(count or 1, times.newest) and not is_young:
                 break
             seen.add(at["snapshot-id"])
             yield at["snapshot-id"]

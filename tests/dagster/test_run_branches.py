@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from assets import run_branches
+from assets.reaping import reap
 from assets.run_branches import (
     BASE,
     CONFLICTS,
@@ -22,7 +23,6 @@ from assets.run_branches import (
     open_branch,
     publish,
     quarantine,
-    reap,
     validate,
 )
 from nessie_ops.client import NessieClient

@@ -15,6 +15,8 @@ from assets.transforms.tables import DELIVERED, FLIGHTS, WEATHER, Table
 MIN_DELAY_MIN, MAX_DELAY_MIN = -120, 2880
 MAX_AIR_TIME_MIN, MAX_DISTANCE_MI = 1200, 6000
 
+ROWS_MATCH_DELIVERY = "rows_match_delivery"  # the rule that reads the delivered file
+
 
 def bronze_rules(month: Month, delivered: Mapping[str, int]) -> list[Audit]:
     """Audits of the deliveries; `delivered` has the rows of each file (of the month), by table name; 0 if absent."""
@@ -86,7 +88,7 @@ def _rows_match(table: Table, month: Month, delivered: int) -> Audit:
         f"SELECT count(*) AS loaded, {delivered} AS delivered FROM {of(table, month)} "
         f"HAVING loaded <> {delivered} OR loaded = 0"
     )
-    return Audit(table, "rows_match_delivery", "As many rows as the file has, and at least one.", bad, (table,))
+    return Audit(table, ROWS_MATCH_DELIVERY, "As many rows as the file has, and at least one.", bad, (table,))
 
 
 def _last_day(table: Table, month: Month, day: int) -> str:
