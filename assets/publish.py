@@ -12,7 +12,7 @@ from assets.bronze import bronze_assets
 from assets.facts import link_to, of_branch, of_merge, of_results, tags_of
 from assets.gold import gold_assets
 from assets.merge_requests import ask_to_merge
-from assets.run_branches import RebaseNeeded, validate
+from assets.run_branches import RebaseNeeded, check_owned, validate
 from assets.run_branches import publish as publish_branch
 from assets.runs import (
     PUBLISH_POOL,
@@ -98,6 +98,7 @@ validated = build_validated()
 def publish(
     context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource
 ) -> Iterator[dg.MaterializeResult]:
+    check_owned(branch_of(context.run))  # what is on a branch that runs were launched on, others decide about
     if config.waits():
         _ask(context, config, catalog)  # and is materialized by the run that merges
     else:

@@ -145,9 +145,9 @@ def open_branch(
     A new one begins at `base` when that is given, which may be any state of the past.  Opening lifts a quarantine,
     as it is what a person who re-executes the run asks for.
     """
-    _check_owned(name)
+    check_owned(name)
     head = ensure_namespaces(client, main, namespaces)
-    found = _find(client, name)
+    found = find_branch(client, name)
     if found is None:
         head = find_state(client, base) if base else head
         properties = {BASE: head, REBASES: "0", OPENED_AT: clock().isoformat(timespec="seconds")}
@@ -171,7 +171,7 @@ def validate(client: NessieClient, name: str, evidence: Iterable[Evidence]) -> C
     NotValidated names the checks that read something else.
     """
     branch = client.get_reference(name)
-    stale = [item.label for item in evidence if not _same(client, item, branch.hash)]
+    stale = [item.label for item in evidence if not reads_same(client, item, branch.hash)]
     if stale:
         raise NotValidated(
             f"Branch '{name}' changed after these checks read it: {', '.join(stale)}. Re-execute all steps of the run."
@@ -198,8 +198,8 @@ def publish(
     tables do not depend on each other.  NotValidated when there is nothing to vouch for the branch, RebaseNeeded when
     main changed the same tables, and the errors of a merge.
     """
-    _check_owned(name)
-    branch = _find(client, name)
+    check_owned(name)
+    branch = find_branch(client, name)
     done = _find_done(client, main, name, branch, validated)
     if done is None:
         if branch is None:
@@ -244,7 +244,7 @@ def find_published(
 
 def quarantine(client: NessieClient, name: str, reason: str, clock: Clock = utc_now) -> bool:
     """Forbid merging `name`, saying why; False when it is no run's branch, no longer there, or quarantined already."""
-    branch = _find(client, name) if name.startswith(PREFIX) else None
+    branch = find_branch(client, name) if name.startswith(PREFIX) else None
     if branch is None or QUARANTINED in branch.properties:
         return False
     since = clock().isoformat(timespec="seconds")
@@ -302,7 +302,7 @@ def _merge(
         done = find_published(client, main, branch.name, commit, since=base)
         if done is not None:
             return done
-        now = _find(client, branch.name)
+        now = find_branch(client, branch.name)
         if now is None or now.hash != commit:
             raise NotValidated(f"Another attempt of this run went on with '{branch.name}': {error.message}") from error
         raise
@@ -374,7 +374,8 @@ def _publishes(entry: LogEntry, name: str, validated: str) -> bool:
     return ours and properties.get(VALIDATED_COMMIT) == (validated,)
 
 
-def _same(client: NessieClient, item: Evidence, head: CommitHash) -> bool:
+def reads_same(client: NessieClient, item: Evidence, head: CommitHash) -> bool:
+    """Whether what a check read is what its tables hold at `head`."""
     if item.at == head:
         return True
     return client.get_contents(item.at, item.tables) == client.get_contents(head, item.tables)
@@ -385,13 +386,15 @@ def _opened(branch: Reference, *, resumed: bool) -> OpenBranch:
     return OpenBranch(branch.name, branch.hash, CommitHash(properties[BASE]), int(properties[REBASES]), resumed)
 
 
-def _find(client: NessieClient, name: str) -> Reference | None:
+def find_branch(client: NessieClient, name: str) -> Reference | None:
+    """The reference, or None."""
     try:
         return client.get_reference(name)
     except ReferenceNotFound:
         return None
 
 
-def _check_owned(name: str) -> None:
+def check_owned(name: str) -> None:
+    """BadRequest for a branch that is no run's: nothing is published from it by a run."""
     if not name.startswith(PREFIX):
         raise BadRequest(f"Branch '{name}' does not belong to a run: runs' branches begin with '{PREFIX}'.")

@@ -1,7 +1,8 @@
 """What a Dagster run says about its branch, its month and its checks.
 
-A run and its re-executions share one branch, named after the first of them.  Tags show people and the daemon what the
-branch's own properties say; where they differ, the branch is right.
+A run and its re-executions share one branch, named after the first of them, unless it was launched with the tag of
+another that was opened for it.  Tags show people and the daemon what the branch's own properties say; where they
+differ, the branch is right.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from types import MappingProxyType
 import dagster as dg
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, PARTITION_NAME_TAG, ROOT_RUN_ID_TAG, USER_TAG
 
-from assets.run_branches import Evidence, branch_name
+from assets.ci_branches import is_ours
+from assets.run_branches import PREFIX, Evidence, branch_name
 from assets.transforms.audits import Audit
 from assets.transforms.months import Month
 from assets.transforms.tables import Table
@@ -43,14 +45,21 @@ def parent_of(run: dg.DagsterRun) -> str | None:
 
 
 def branch_of(run: dg.DagsterRun) -> str:
-    """The branch that the run reads and writes."""
-    return branch_name(root_of(run))
+    """The branch that the run reads and writes: the one its tag names, or its own; another run's it cannot take."""
+    named = run.tags.get(BRANCH_TAG, "")
+    return branch_name(root_of(run)) if not named or named.startswith(PREFIX) else named
 
 
 def opened_branch_of(run: dg.DagsterRun, client: NessieClient) -> str:
-    """The run's branch; BadRequest when the run has not opened it, as when its assets are launched one by one."""
+    """The run's branch; BadRequest when the run has not opened it, as when its assets are launched one by one.
+
+    One that the run's tag names must have been opened for runs, so that none writes to main.
+    """
     try:
-        return client.get_reference(branch_of(run)).name
+        branch = client.get_reference(branch_of(run))
+        if not branch.name.startswith(PREFIX) and not is_ours(branch):
+            raise BadRequest(f"{BRANCH_TAG}: '{branch.name}' was not opened for runs; open one by `nessie-ops ci up`.")
+        return branch.name
     except ReferenceNotFound:
         raise BadRequest(
             f"Branch '{branch_of(run)}' does not exist: launch the job load_month, which opens it, "

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from nessie_ops.cli import build_app, run
+from nessie_ops.cli.ci import Commands, make_ci
 from nessie_ops.cli.demo import make_demo
 from nessie_ops.cli.run import make_run
 from nessie_ops.cli.ui import make_ui
@@ -48,9 +49,16 @@ def _is_in_use(branch: str) -> bool:
         return instance is not None and is_in_use(instance, branch)
 
 
+def _ci() -> Commands:
+    from nessie_ops.ci import actions
+
+    return Commands(actions.up, actions.merge, actions.down, actions.list_all)
+
+
 def make_app() -> typer.Typer:
     """The whole command line."""
     app = build_app(_serve, _is_in_use)
+    app.add_typer(make_ci(_ci), name="ci")
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
     app.add_typer(make_run(_run_month), name="run")

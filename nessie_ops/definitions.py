@@ -19,7 +19,15 @@ from resources.catalog import CatalogResource
 from resources.collection import GarbageCollection
 from resources.deliveries import Deliveries
 from resources.spark import EnvironmentSpark, SparkLake
-from schedules.jobs import check_freshness, collect_garbage, delete_garbage, find_garbage, load_month, purge_store
+from schedules.jobs import (
+    check_freshness,
+    collect_garbage,
+    delete_garbage,
+    find_garbage,
+    load_month,
+    load_on_branch,
+    purge_store,
+)
 from schedules.maintenance import maintain_tables
 from schedules.merging import follow_merge_requests, merging_jobs
 from schedules.observing import observe_commits
@@ -48,6 +56,7 @@ def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
         jobs=[
             load_month,
             validate_branch,
+            load_on_branch,
             reap_branches,
             collect_garbage,
             find_garbage,

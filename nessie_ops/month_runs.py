@@ -1,22 +1,17 @@
 """Loading a month from this process, without a daemon: the same job, re-based and quarantined as the daemon would.
 
-The run is recorded in the instance, where the web server shows it.  A process that is killed leaves its run open; the
-next one to drive finds that and ends it.
+How a job is executed here, and what becomes of a run whose process is killed, is in driving.py.
 """
 
 from __future__ import annotations
 
-import fcntl
 import getpass
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from uuid import uuid4
+from contextlib import suppress
 
 import dagster as dg
 import msgspec
-from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
-from dagster._core.execution.api import create_execution_plan, execute_run_iterator
+from dagster._core.definitions.reconstruct import ReconstructableJob
+from dagster._core.execution.api import create_execution_plan
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.execution.plan.state import KnownExecutionState
 from dagster._core.storage.tags import (
@@ -30,15 +25,12 @@ from dagster._core.storage.tags import (
 from assets.run_branches import MAX_REBASES, find_published
 from assets.runs import REQUEST_TAG, VALIDATED_TAG, Evaluations, branch_of, evaluations, remembered, root_of
 from assets.transforms.months import Month
+from nessie_ops.driving import DRIVER_TAG, OnEvent, driving, end_abandoned, execute, get_job, without_console
 from nessie_ops.errors import BadRequest, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import CommitHash
 from resources.catalog import CatalogResource
-from schedules.endings import FINISHED, get_reason, quarantine_run
+from schedules.endings import get_reason, quarantine_run
 from schedules.jobs import load_month
-
-DRIVER_TAG = "nessie/driver"  # on runs that a process executes by itself: the lock that it holds while it lives
-
-OnEvent = Callable[[dg.DagsterEvent], None]
 
 
 class MonthRun(msgspec.Struct, frozen=True):
@@ -67,9 +59,9 @@ def run_month(
     Month.parse(month)
     end_abandoned(instance)
     config = {"resources": {"deliveries": {"config": {"source_dir": source_dir}}}} if source_dir else {}
-    with _driving(instance) as lock:
+    with driving(instance) as lock:
         tags = {PARTITION_NAME_TAG: month, DRIVER_TAG: lock, **_user()}
-        run = instance.create_run_for_job(_job().get_definition(), run_config=_quiet(config), tags=tags)
+        run = instance.create_run_for_job(_job().get_definition(), run_config=without_console(config), tags=tags)
         return _drive(instance, run, on_event)
 
 
@@ -83,7 +75,7 @@ def resume_run(
         raise BadRequest(f"run: {run_id[:40]} is not a run of {load_month.name} in {instance.root_directory}.")
     if parent.status not in (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED):
         raise BadRequest(f"run: {run_id} is {parent.status.value}; only a failed or cancelled run can be resumed.")
-    with _driving(instance) as lock:
+    with driving(instance) as lock:
         run = _again(instance, parent, lock, all_steps=all_steps or _is_rebase(instance, parent))
         return _drive(instance, run, on_event)
 
@@ -93,46 +85,20 @@ def count_steps() -> int:
     return len(_job().get_definition().nodes)
 
 
-def end_abandoned(instance: dg.DagsterInstance) -> list[str]:
-    """Fail the runs whose driving process is gone and quarantine their branches; the ids of those runs."""
-    open_statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
-    ended = []
-    for run in instance.get_runs(dg.RunsFilter(job_name=load_month.name, statuses=open_statuses)):
-        lock = run.tags.get(DRIVER_TAG)
-        if lock is None or _is_held(_locks(instance) / lock):
-            continue
-        instance.report_run_failed(run, "The process that executed this run has ended.")
-        # A step that waited for its turn to publish, or had it, would keep others from theirs.
-        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-        quarantine_run(instance, CatalogResource().client, run.run_id)
-        (_locks(instance) / lock).unlink(missing_ok=True)
-        ended.append(run.run_id)
-    return ended
-
-
 def _drive(instance: dg.DagsterInstance, run: dg.DagsterRun, on_event: OnEvent) -> MonthRun:
     """Execute `run`, and again all its steps as long as it asks to be re-based."""
     attempts = 1
     try:
-        _execute(instance, run, on_event)
+        execute(instance, _job(), run, on_event)
         while _is_rebase(instance, run) and attempts <= MAX_REBASES:
             run = _again(instance, run, run.tags[DRIVER_TAG], all_steps=True)
             attempts += 1
-            _execute(instance, run, on_event)
+            execute(instance, _job(), run, on_event)
     finally:
         # Without a catalog the branch stays as it is, unpublished; the job reap_branches quarantines it later.
         with suppress(StoreUnavailable, OutcomeUnknown):
             quarantine_run(instance, CatalogResource().client, run.run_id)
     return _result(instance, run, attempts)
-
-
-def _execute(instance: dg.DagsterInstance, run: dg.DagsterRun, on_event: OnEvent) -> None:
-    try:
-        for event in execute_run_iterator(_job(), run, instance):
-            on_event(event)
-    finally:
-        # A step that was interrupted keeps its turn to publish, and there need not be a daemon that takes it away.
-        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 def _again(instance: dg.DagsterInstance, parent: dg.DagsterRun, lock: str, *, all_steps: bool) -> dg.DagsterRun:
@@ -185,8 +151,7 @@ def _is_rebase(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def _job() -> ReconstructableJob:
-    repository = ReconstructableRepository.for_module("nessie_ops.definitions", "defs")
-    return repository.get_reconstructable_job(load_month.name)
+    return get_job(load_month.name)
 
 
 def _user() -> dict[str, str]:
@@ -195,38 +160,3 @@ def _user() -> dict[str, str]:
         return {USER_TAG: getpass.getuser()}
     except (KeyError, OSError):
         return {}
-
-
-def _quiet(config: Mapping[str, object]) -> dict[str, object]:
-    # The events are in the instance's log and shown by whoever drives; the console would repeat each of them.
-    return {**config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-
-
-def _locks(instance: dg.DagsterInstance) -> Path:
-    folder = Path(instance.root_directory) / "drivers"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-@contextmanager
-def _driving(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Hold a lock of this process, which the system lets go when the process ends in whatever way."""
-    name = uuid4().hex
-    path = _locks(instance) / name
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield name
-        finally:
-            path.unlink()
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False

@@ -4,11 +4,12 @@
 """
 
 import dagster as dg
-from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
+from dagster._core.storage.tags import MAX_RETRIES_TAG, MAX_RUNTIME_SECONDS_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from assets.branch import RETRY_TAGS
 from assets.collection import GROUP, gc_deleted, gc_mark, gc_plan, gc_sweep, store_purged
 from assets.freshness import freshness_check
+from assets.transforms.tables import NAMESPACES
 from schedules.executors import chosen_executor
 
 load_month = dg.define_asset_job(
@@ -17,6 +18,16 @@ load_month = dg.define_asset_job(
     description="Load a month on a branch of its own, check it there, and publish it to main as one commit.",
     executor_def=chosen_executor,
     tags=RETRY_TAGS,
+)
+
+# For a branch that was opened for it, as by `nessie-ops ci up`: it cannot publish, and whoever launches it decides
+# about another attempt.
+load_on_branch = dg.define_asset_job(
+    "load_on_branch",
+    selection=dg.AssetSelection.groups(*NAMESPACES) - dg.AssetSelection.checks(freshness_check),
+    description="Load and check tables of a month on the branch that the tag nessie/branch names; publishes nothing.",
+    executor_def=chosen_executor,
+    tags={MAX_RETRIES_TAG: "0", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"},
 )
 
 # The instance ends runs after two hours; the first collection of a large lake takes longer.

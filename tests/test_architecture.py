@@ -21,7 +21,7 @@ LAYERS = (
     {"schedules"},
 )
 LEAVES = {"errors": set(), "runtime": {"errors"}, "client": {"errors", "model"}}  # importable by every layer
-COMPOSITION = {"__main__", "definitions", "demo", "instance", "month_runs", "ui"}  # import all
+COMPOSITION = {"__main__", "ci", "definitions", "demo", "driving", "instance", "month_runs", "ui"}  # import all
 FRAMEWORKS = {
     "sqlmodel": {"store"},
     "sqlalchemy": {"store"},

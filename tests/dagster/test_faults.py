@@ -17,8 +17,9 @@ import pytest
 
 from assets.runs import branch_of
 from nessie_ops.client import NessieClient
+from nessie_ops.driving import end_abandoned
 from nessie_ops.model import QUARANTINED
-from nessie_ops.month_runs import end_abandoned, resume_run, run_month
+from nessie_ops.month_runs import resume_run, run_month
 from nessie_ops.runtime.home import store_url, warehouse_url
 from resources.spark import SparkLake
 from tests.dagster.months import check_month, loads_on_main

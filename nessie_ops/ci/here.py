@@ -1,0 +1,96 @@
+"""Trying a change in this process: the job runs here, on real Spark, and is recorded in the home's instance."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Set as AbstractSet
+
+import dagster as dg
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+
+from assets.runs import BRANCH_TAG, READ_AT, evaluations
+from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Tell
+from nessie_ops.ci.selection import table_of
+from nessie_ops.driving import DRIVER_TAG, create_part, driving, end_abandoned, execute, get_job, without_console
+from schedules.endings import get_reason
+from schedules.jobs import load_on_branch
+
+UI_VARIABLE = "NESSIE_OPS_UI_URL"  # where the web interface of the home's instance is shown, for links
+
+
+def run_here(instance: dg.DagsterInstance) -> Execute:
+    """Runs in this process, recorded in `instance`."""
+
+    def run(
+        branch: str,
+        month: str,
+        assets: AbstractSet[dg.AssetKey],
+        checks: AbstractSet[dg.AssetCheckKey],
+        source: str,
+        tell: Tell,
+    ) -> Execution:
+        end_abandoned(instance)
+        job = get_job(load_on_branch.name)
+        config = {"resources": {"deliveries": {"config": {"source_dir": source}}}} if source else {}
+        with driving(instance) as lock:
+            tags = {PARTITION_NAME_TAG: month, BRANCH_TAG: branch, DRIVER_TAG: lock}
+            created = create_part(instance, job, assets, checks, without_console(config), tags)
+            try:
+                execute(instance, job, created, Teller(tell))
+            except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+                tell("interrupted: the run is cancelled")
+        return _result(instance, created, month)
+
+    return run
+
+
+class Teller:
+    """Tells of each step of a run once it has ended, with the rows of its table and its failed checks."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._started, self._notes = tell, time.monotonic(), list[str]()
+
+    def __call__(self, event: dg.DagsterEvent) -> None:
+        if event.event_type == dg.DagsterEventType.STEP_START:
+            self._started, self._notes = time.monotonic(), []
+        elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            self._notes += _rows(event.step_materialization_data.materialization)
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            found = event.asset_check_evaluation_data
+            if not found.passed:
+                self._notes.append(f"{found.check_name} is broken")
+        elif event.is_step_success or event.is_step_failure:
+            word, seconds = "ok" if event.is_step_success else "FAILED", time.monotonic() - self._started
+            self._tell(f"{word:7} {event.step_key or '':28} {seconds:5.1f} s  {', '.join(self._notes)}".rstrip())
+
+
+def _rows(materialization: dg.AssetMaterialization) -> list[str]:
+    rows = materialization.metadata.get("dagster/row_count")
+    return [f"{rows.value:,} rows"] if rows else []
+
+
+def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, month: str) -> Execution:
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    outcomes = tuple(_outcome(found, month, run.run_id) for found in evaluations(instance, ended).values())
+    reason = "" if ended.status == dg.DagsterRunStatus.SUCCESS else get_reason(instance, ended)
+    base = os.environ.get(UI_VARIABLE, "").rstrip("/")
+    url = f"{base}/runs/{run.run_id}" if base else ""
+    return Execution(run.run_id, month, ended.status.value, reason, url, outcomes)
+
+
+def _outcome(found: dg.AssetCheckEvaluation, month: str, run_id: str) -> CheckOutcome:
+    values = {name: value.value for name, value in found.metadata.items()}
+    return CheckOutcome(
+        table=table_of(found.asset_key),
+        name=found.check_name,
+        month=month,
+        passed=found.passed,
+        blocking=bool(found.blocking),
+        at=str(values.get(READ_AT, "")),
+        bad_rows=int(str(values.get("bad_rows", 0))),
+        sample=str(values.get("sample", "")),
+        description=found.description or "",
+        run_id=run_id,
+    )

@@ -1,0 +1,220 @@
+"""Trying a change on a Dagster webserver, by GraphQL: the run is launched there, followed, and terminated on Ctrl-C.
+
+The run goes through the server's queue and its daemon; its code and its catalog are the server's.  What it found is
+read from its events.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from typing import Any, Self
+
+import dagster as dg
+import httpx
+import msgspec
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+
+from assets.runs import BRANCH_TAG, READ_AT
+from nessie_ops.ci.graphql import EVENTS, JOBS, LAUNCH, TERMINATE
+from nessie_ops.ci.outcomes import CheckOutcome, Execution, Tell
+from nessie_ops.ci.selection import is_blocking, table_of
+from nessie_ops.errors import BadRequest, StoreUnavailable
+from schedules.jobs import load_on_branch
+
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+_POLL_S = 1
+_MAX_LOST = 60  # answers in a row that are lost before a run is given up: a webserver takes about so long to restart
+_MAX_CANCELLING_S = 120
+_TIMEOUT_S = 60
+
+
+class DagsterServer:
+    """A webserver, such as `http://127.0.0.1:3000`; close it, or use it as a context manager."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/").removesuffix("/graphql")
+        try:
+            host = httpx.URL(self._url).host
+        except httpx.InvalidURL:
+            host = ""
+        if not host:
+            raise BadRequest(f"dagster: '{url[:200]}' is not a URL such as http://127.0.0.1:3000.")
+        self._http = httpx.Client(timeout=_TIMEOUT_S, trust_env=host not in ("127.0.0.1", "localhost", "::1"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._http.close()
+
+    def run(
+        self,
+        branch: str,
+        month: str,
+        assets: AbstractSet[dg.AssetKey],
+        checks: AbstractSet[dg.AssetCheckKey],
+        source: str,
+        tell: Tell,
+    ) -> Execution:
+        """Launch the assets and checks of a month on a branch, and follow that to its end; see `Execute`."""
+        selector = self._find_job() | {
+            "assetSelection": [{"path": list(key.path)} for key in sorted(assets)],
+            "assetCheckSelection": [
+                {"assetKey": {"path": list(key.asset_key.path)}, "name": key.name} for key in sorted(checks)
+            ],
+        }
+        tags = {PARTITION_NAME_TAG: month, BRANCH_TAG: branch}
+        config = {"resources": {"deliveries": {"config": {"source_dir": source}}}} if source else {}
+        launched = self._ask(
+            LAUNCH,
+            {
+                "params": {
+                    "selector": selector,
+                    "runConfigData": config,
+                    "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+                }
+            },
+        )["launchRun"]
+        if "run" not in launched:
+            raise BadRequest(f"dagster: {self._url} does not launch {load_on_branch.name}: {_message(launched)}")
+        run_id = str(launched["run"]["runId"])
+        url = f"{self._url}/runs/{run_id}"
+        tell(f"launched {url}")
+        return self._follow(_Followed(run_id, month, tell), url)
+
+    def _follow(self, run: _Followed, url: str) -> Execution:
+        with _stops_are_interrupts():
+            try:
+                while run.status not in ENDED:
+                    time.sleep(_POLL_S)
+                    self._look(run)
+            except KeyboardInterrupt:
+                self._terminate(run)
+        reason = "the run was cancelled" if run.status == "CANCELED" else "; ".join(run.errors) or "its process ended"
+        outcome = "" if run.status == "SUCCESS" else reason
+        return Execution(run.run_id, run.month, run.status, outcome, url, tuple(run.checks))
+
+    def _look(self, run: _Followed) -> None:
+        """Read the events since the last look, and then the status of before them."""
+        try:
+            answer = self._ask(EVENTS, {"id": run.run_id, "after": run.cursor})
+        except StoreUnavailable:
+            run.lost += 1
+            if run.lost >= _MAX_LOST:
+                raise
+            return
+        run.lost, logs = 0, answer["logsForRun"]
+        if "events" not in logs:
+            raise StoreUnavailable(f"{self._url} does not tell of run {run.run_id}: {_message(logs)}")
+        for event in logs["events"]:
+            run.add(event)
+        run.cursor = logs["cursor"]
+        if not logs["hasMore"] and not logs["events"]:  # else there may be more of an ended run
+            run.status = answer["runOrError"].get("status", "")
+
+    def _terminate(self, run: _Followed) -> None:
+        run.tell("interrupted: the run is terminated")
+        self._ask(TERMINATE, {"id": run.run_id})
+        deadline = time.monotonic() + _MAX_CANCELLING_S
+        while run.status not in ENDED and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            self._look(run)
+        run.status = run.status if run.status in ENDED else "CANCELED"
+
+    def _find_job(self) -> dict[str, Any]:
+        found = self._ask(JOBS, {})["repositoriesOrError"]
+        for node in found.get("nodes", ()):
+            if any(job["name"] == load_on_branch.name for job in node["pipelines"]):
+                place = {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
+                return {**place, "pipelineName": load_on_branch.name}
+        raise BadRequest(f"dagster: {self._url} has no job {load_on_branch.name}: {_message(found)}")
+
+    def _ask(self, query: str, variables: Mapping[str, Any]) -> Any:
+        try:
+            answer = self._http.post(f"{self._url}/graphql", json={"query": query, "variables": variables})
+            body = msgspec.json.decode(answer.raise_for_status().content)
+        except (httpx.HTTPError, msgspec.DecodeError) as error:
+            raise StoreUnavailable(f"dagster: {self._url} does not answer: {error!r}") from error
+        if not isinstance(body, dict) or body.get("errors") or not isinstance(body.get("data"), dict):
+            raise StoreUnavailable(f"dagster: {self._url} cannot be asked: {str(body)[:500]}")
+        return body["data"]
+
+
+class _Followed:
+    """A launched run as far as its events are known."""
+
+    def __init__(self, run_id: str, month: str, tell: Tell) -> None:
+        self.run_id, self.month, self.tell = run_id, month, tell
+        self.status, self.lost = "", 0
+        self.cursor: str | None = None
+        self.checks: list[CheckOutcome] = []
+        self.errors: list[str] = []
+        self._began: dict[str, float] = {}
+        self._notes: dict[str, list[str]] = {}
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        kind, step = event["__typename"], event.get("stepKey") or ""
+        if kind == "ExecutionStepStartEvent":
+            self._began[step] = float(event["timestamp"])
+            self.tell(f"begins  {step}")
+        elif kind == "MaterializationEvent":
+            rows = _values(event["metadataEntries"]).get("dagster/row_count")
+            self._notes.setdefault(step, []).extend([f"{rows:,} rows"] if rows is not None else [])
+        elif kind == "AssetCheckEvaluationEvent":
+            check = self._read_check(event["evaluation"])
+            self.checks.append(check)
+            self._notes.setdefault(step, []).extend([] if check.passed else [f"{check.name} is broken"])
+        elif kind in ("ExecutionStepSuccessEvent", "ExecutionStepFailureEvent"):
+            self._end_step(event, step)
+        elif kind in ("RunFailureEvent", "RunCanceledEvent", "RunEnqueuedEvent", "RunStartEvent"):
+            self.tell(event["message"].strip().splitlines()[0] if event["message"].strip() else kind)
+
+    def _end_step(self, event: Mapping[str, Any], step: str) -> None:
+        has_failed = event["__typename"] == "ExecutionStepFailureEvent"
+        if has_failed:
+            error = event.get("error") or {}
+            text = ((error.get("causes") or [error])[0].get("message") or "no message").strip()
+            self.errors.append(f"{step}: {text.splitlines()[0] if text else 'no message'}")
+        seconds = (float(event["timestamp"]) - self._began.get(step, float(event["timestamp"]))) / 1000
+        notes = ", ".join(self._notes.pop(step, []))
+        self.tell(f"{'FAILED' if has_failed else 'ok':7} {step:28} {seconds:5.1f} s  {notes}".rstrip())
+
+    def _read_check(self, found: Mapping[str, Any]) -> CheckOutcome:
+        values = _values(found["metadataEntries"])
+        table = table_of(dg.AssetKey(found["assetKey"]["path"]))
+        return CheckOutcome(
+            table=table,
+            name=found["checkName"],
+            month=self.month,
+            passed=found["success"],
+            blocking=is_blocking(table, found["checkName"]),
+            at=str(values.get(READ_AT, "")),
+            bad_rows=int(values.get("bad_rows", 0)),
+            sample=str(values.get("sample", "")),
+            description=found["description"] or "",
+            run_id=self.run_id,
+        )
+
+
+def _values(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    names = ("text", "mdStr", "intValue")
+    return {row["label"]: next((row[name] for name in names if row.get(name) is not None), None) for row in entries}
+
+
+def _message(answer: Mapping[str, Any]) -> str:
+    errors = [row.get("message", "") for row in answer.get("errors", ())]
+    return " ".join([str(answer.get("message", answer.get("__typename", ""))), *errors]).strip()[:500]
+
+
+@contextmanager
+def _stops_are_interrupts() -> Iterator[None]:
+    """A request to stop is as Ctrl-C: what cancels a job of a pipeline sends the one, and soon after the other."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
