@@ -29,13 +29,13 @@ def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -
         return branch_name(root) in waiting or is_live(instance, root)
 
     marked, deleted = reap(client, needed, quarantine_time, lambda: now)
-    expired = reap_expired(client, client, now, lambda name: is_in_use(instance, name))
+    expired = reap_expired(client, client, now, lambda name: is_in_use(instance, name), by=_BY)
     for name, text in expired.unreadable.items():
         context.log.warning(
             f"{name}: its property expires_at is '{text}', which is no time with a time zone; it stays."
         )
     told = {
-        "closed_requests": [str(number) for number in closed],
+        "closed_requests": [str(number) for number in sorted({*closed, *expired.closed})],
         "quarantined": marked,
         "deleted": deleted,
         "expired": expired.deleted,

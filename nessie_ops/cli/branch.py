@@ -112,6 +112,7 @@ def _make_reap(is_in_use: IsInUse) -> Callable[..., None]:
             print_json(found)
             return
         rows = [("would be deleted" if dry_run else "deleted", name, "") for name in found.deleted]
+        rows += [("would be closed" if dry_run else "closed", f"merge request {number}", "") for number in found.closed]
         rows += [("kept", name, why) for name, why in found.kept.items()]
         rows += [("kept", name, f"expires_at: '{text}' is no time") for name, text in found.unreadable.items()]
         print_rows(rows)

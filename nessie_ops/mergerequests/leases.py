@@ -1,8 +1,9 @@
 """Branches that are lent until a time, and merge requests that nobody took up: what became of them in the end.
 
 A branch with the property `owner` = `nessie-ops` is deleted once its `expires_at` has passed, whatever its name, and
-never while somebody needs it: an open merge request, or whatever else the caller knows of.  Doing it again changes
-nothing.  Knows nothing of runs; the caller says what time it is.
+never while somebody needs it: an open merge request, or whatever else the caller knows of.  A request from it that
+waits for a person's approval alone does not keep it, as nobody gave one in all that time: it is closed.  Doing all
+again changes nothing.  Knows nothing of runs; the caller says what time it is.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ class Requests(Protocol):
 
 
 class Reaped(msgspec.Struct, frozen=True):
-    """The names of branches whose time is over: `deleted`, `kept` with the reason; `unreadable` with what they say."""
+    """The names of branches whose time is over: `deleted`, `kept` with the reason; `unreadable` with what they say.
+
+    `closed` has the numbers of the requests that were for them.
+    """
 
     deleted: list[str]
     kept: dict[str, str]
     unreadable: dict[str, str]
+    closed: list[int]
 
 
 def reap_expired(
@@ -61,11 +66,15 @@ def reap_expired(
     now: datetime,
     is_in_use: Callable[[str], bool] = lambda name: False,
     *,
+    by: str = "",
     dry_run: bool = False,
 ) -> Reaped:
     """Delete the branches of ours whose time is over, or say which would be; `is_in_use` tells of a branch's runs."""
-    asked = {name: found.number for found in list_open(requests) for name in (found.source, found.target)}
-    result = Reaped([], {}, {})
+    opened = list(list_open(requests))
+    forgotten = {found.source: found.number for found in opened if found.needs_approval and not found.approved_by}
+    asked = {found.target: found.number for found in opened}
+    asked |= {found.source: found.number for found in opened if forgotten.get(found.source) != found.number}
+    result = Reaped([], {}, {}, [])
     for branch in _list_owned(references):
         over = _is_over(branch, now)
         if over is None:
@@ -76,6 +85,10 @@ def reap_expired(
             result.kept[branch.name] = "a run works on it"
         elif over and (dry_run or _delete(references, branch, now)):
             result.deleted.append(branch.name)
+            if number := forgotten.get(branch.name):
+                result.closed.append(number)
+                if not dry_run:
+                    _close(requests, number, f"the time of its branch was over at {branch.properties[EXPIRES_AT]}", by)
         elif over:
             result.kept[branch.name] = "somebody changed it meanwhile"
     return result
@@ -91,13 +104,17 @@ def close_old_requests(
         if now - since < wait:
             continue
         reason = f"nothing was done about it since {since:%Y-%m-%d %H:%M}Z, which is longer than {_days(wait)}"
-        if not dry_run:
-            try:
-                requests.close_merge_request(request.number, reason, by=by)
-            except MergeRequestNotReady:  # it was merged meanwhile
-                continue
-        closed.append(request.number)
+        if dry_run or _close(requests, request.number, reason, by):
+            closed.append(request.number)
     return sorted(closed)
+
+
+def _close(requests: Requests, number: int, reason: str, by: str) -> bool:
+    try:
+        requests.close_merge_request(number, reason, by=by)
+    except MergeRequestNotReady:  # it was merged meanwhile
+        return False
+    return True
 
 
 def list_open(requests: Requests) -> Iterator[MergeRequest]:

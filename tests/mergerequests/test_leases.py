@@ -76,6 +76,22 @@ def test_what_somebody_needs_stays(versions: VersionStore, requests: Requests) -
     assert reap_expired(references, requests, NOW).deleted == ["ci/asked", "ci/runs", "ci/target"]
 
 
+def test_a_change_that_nobody_approved_goes_with_its_branch(versions: VersionStore, requests: Requests) -> None:
+    references = requests if isinstance(requests, NessieClient) else versions
+    update(versions, "a", 1)
+    for name in ("ci/forgotten", "ci/approved"):
+        lend(versions, name, PAST.isoformat())
+        update(versions, name, 1, name)
+        requests.create_merge_request(NewMergeRequest(source=name, needs_approval=True))
+    requests.approve_merge_request(2, versions.get_reference("ci/approved").hash, by="ann")
+    for dry_run in (True, False):
+        found = reap_expired(references, requests, NOW, dry_run=dry_run)
+        assert (found.deleted, found.closed) == (["ci/forgotten"], [1])
+        assert found.kept == {"ci/approved": "merge request 2 is open"}
+    closed = requests.get_merge_request(1)
+    assert closed.state == MergeRequestState.CLOSED and closed.outcome.startswith("the time of its branch was over at")
+
+
 class Busy:
     """References that somebody changes after they were listed: a commit, or a longer time."""
 
