@@ -1,23 +1,28 @@
 """What other clients commit on watched branches, seen by Dagster as observations of its assets.
 
 A sensor follows the reference log, so it sees each change once, whoever made it: Spark, Trino, PyIceberg, the command
-line.  What runs of this pipeline publish has their materializations already and is left out.
+line.  What runs of this pipeline publish has their materializations already and is left out.  Of a run's branch that a
+person merged from elsewhere, by its merge request, a run of merge_one_request tells, which finds it merged.
 """
 
 import os
 import re
+from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.runs import content_key_of, key_of
+from assets.run_branches import RUN_ID
+from assets.runs import REQUEST_TAG, content_key_of, key_of
 from assets.transforms.tables import TABLES
 from nessie_ops.errors import BadRequest, StoreUnavailable
 from nessie_ops.model import CommitMeta, Event, EventOperation
 from resources.catalog import CatalogResource
 from schedules.feed import find_lost, get_newest, read_cursor
+from schedules.merging import merge_one_request
 
 WATCH_VARIABLE = "NESSIE_OPS_WATCH"
-OURS = "nessie_ops.run_id"  # property of a commit that a run published
+OURS = "nessie_ops.run_id"  # property of a commit that a run made
+REQUEST = "nessie_ops.merge_request"  # property of a commit that merged one: its number
 MAX_EVENTS = 200  # of one tick: the next one goes on from there
 _INTERVAL_S = 10
 _ASSETS = {content_key_of(table): key_of(table) for table in TABLES.values()}
@@ -32,7 +37,7 @@ def get_watched(default: str) -> re.Pattern[str]:
         raise BadRequest(f"{WATCH_VARIABLE}: '{text[:80]}' is not a regular expression: {error}.") from None
 
 
-@dg.sensor(minimum_interval_seconds=_INTERVAL_S, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(job=merge_one_request, minimum_interval_seconds=_INTERVAL_S, default_status=dg.DefaultSensorStatus.RUNNING)
 def observe_commits(context: dg.SensorEvaluationContext, catalog: CatalogResource) -> dg.SensorResult | dg.SkipReason:
     """Observations of the tables that others commit on watched branches; the cursor is the reference log's number."""
     watched, seq = get_watched(catalog.main), read_cursor(context.cursor).seq
@@ -46,8 +51,11 @@ def observe_commits(context: dg.SensorEvaluationContext, catalog: CatalogResourc
             cursor=str(newest), skip_reason=f"follows the reference log from number {newest} on, since {lost}"
         )
     found = [seen for event in events if watched.fullmatch(event.reference) for seen in _observe(event)]
+    runs = [run for event in events if event.reference == catalog.main for run in _tell(context.instance, event)]
     cursor = str(events[-1].seq if events else seq)
-    return dg.SensorResult(asset_events=found, cursor=cursor, skip_reason=None if found else "nothing new")
+    return dg.SensorResult(
+        runs, asset_events=found, cursor=cursor, skip_reason=None if found or runs else "nothing new"
+    )
 
 
 def _observe(event: Event) -> list[dg.AssetObservation]:
@@ -55,10 +63,29 @@ def _observe(event: Event) -> list[dg.AssetObservation]:
     return [
         dg.AssetObservation(_ASSETS[operation.key], metadata=_describe(event, commit.commit_meta, operation))
         for commit in event.commits
-        if OURS not in commit.commit_meta.all_properties
+        if not _is_materialized(commit.commit_meta)
         for operation in commit.operations
         if operation.key in _ASSETS
     ]
+
+
+def _is_materialized(meta: CommitMeta) -> bool:
+    """Whether a run told of the commit's tables: it wrote or published them.  A change's merge is no run's."""
+    properties = meta.all_properties
+    return RUN_ID in properties or (OURS in properties and REQUEST not in properties)
+
+
+def _tell(instance: dg.DagsterInstance, event: Event) -> Iterator[dg.RunRequest]:
+    """The runs that tell of what was merged for runs, by requests for which none of ours was launched."""
+    for commit in event.commits:
+        properties = commit.commit_meta.all_properties
+        if RUN_ID not in properties or REQUEST not in properties:
+            continue
+        [number] = properties[REQUEST]
+        filter = dg.RunsFilter(job_name=merge_one_request.name, tags={REQUEST_TAG: number})
+        if not instance.get_runs(filter, limit=1):
+            config = {"ops": {"merge_branch": {"config": {"number": int(number)}}}}
+            yield dg.RunRequest(f"tell {number}", config, {REQUEST_TAG: number}, job_name=merge_one_request.name)
 
 
 def _describe(event: Event, meta: CommitMeta, operation: EventOperation) -> dict[str, str | int | dg.MetadataValue]:

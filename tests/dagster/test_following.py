@@ -15,6 +15,7 @@ from nessie_ops.model import CheckResult, MergeRequest, MergeRequestState, NewCo
 from resources.catalog import CatalogResource
 from schedules import merging
 from schedules.merging import follow_merge_requests
+from schedules.observing import observe_commits
 from tests.dagster.test_merge_requests import again, ask, client, launch, materializations, tick, write
 
 __all__ = ["client"]  # a fixture
@@ -110,6 +111,7 @@ def test_a_new_commit_of_a_run_names_that_run(client: NessieClient, instance: dg
 
 
 def test_one_bad_request_does_not_stop_the_others(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    write(client, "main", "ae")  # without which branches have no commit in common with it
     foreign = branch_name("of-another-instance")
     main = client.get_reference("main").hash
     for name, properties in ((foreign, {"base_hash": main, REBASES: "0"}), ("run/odd", {"base_hash": main})):
@@ -182,3 +184,25 @@ def test_an_approval_says_whose(client: NessieClient, instance: dg.DagsterInstan
     job = build().resolve_job_def("approve_request")
     with pytest.raises(dg.DagsterInvalidConfigError):
         job.execute_in_process(run_config={"ops": {"approve": {"config": {"number": asked.number}}}}, instance=instance)
+
+
+def test_what_a_person_merges_elsewhere_is_told_once(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    def observe(cursor: str | None) -> dg.SensorResult:
+        context = dg.build_sensor_context(
+            instance=instance, definitions=build(), resources={"catalog": CatalogResource()}, cursor=cursor
+        )
+        found = observe_commits(context)
+        assert isinstance(found, dg.SensorResult)
+        return found
+
+    start_of_log = observe(None).cursor
+    before = materializations(instance)
+    merged = client.merge_merge_request(ask(client, instance, "el").number, by="ann")
+    assert merged.state is MERGED
+    found = observe(start_of_log)
+    assert not found.asset_events
+    [wanted] = found.run_requests or ()
+    assert wanted.run_key == f"tell {merged.number}"
+    assert launch(instance, wanted).success
+    assert [commit for commit in materializations(instance) if commit not in before] == [merged.merge_hash]
+    assert not observe(start_of_log).run_requests, "a tick that is repeated launches none"

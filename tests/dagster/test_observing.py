@@ -48,8 +48,13 @@ def test_commits_of_others_are_observed_once(
     write(client, "silver.flights", 1, "etl/x")  # not watched
     ours = NewCommit(message="published", properties={"nessie_ops.run_id": ("7",)})
     write(client, "bronze.weather", 1, meta=ours)
+    merged = {"nessie_ops.run_id": ("7", "8"), "nessie_ops.merge_request": ("3",)}
+    change = write(client, "bronze.weather", 2, meta=NewCommit(message="Merge ci/pr-1", properties=merged))
     seen, after = tick(instance, cursor)
-    assert [(row.asset_key.path, row.metadata["nessie/commit"].value) for row in seen] == [(["bronze", "flights"], at)]
+    assert [(row.asset_key.path, row.metadata["nessie/commit"].value) for row in seen] == [
+        (["bronze", "flights"], at),
+        (["bronze", "weather"], change),
+    ]
     metadata = seen[0].metadata
     assert (metadata["author"].value, metadata["operation"].value) == ("ann", "PUT")
     assert tick(instance, cursor)[0][0].metadata == metadata, "a tick that is repeated sees the same"
