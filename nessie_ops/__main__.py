@@ -9,7 +9,7 @@ import typer
 from nessie_ops.cli import build_app, run
 from nessie_ops.cli.ci import Commands, make_ci
 from nessie_ops.cli.demo import make_demo
-from nessie_ops.cli.run import make_run
+from nessie_ops.cli.months import make_run
 from nessie_ops.cli.ui import make_ui
 
 

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nessie_ops.cli.run import make_run
+from nessie_ops.cli.months import make_run
 from nessie_ops.errors import BadRequest
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.pyiceberg_requests import to_change
 from nessie_ops.cli import build_app
-from nessie_ops.cli.run import make_run
+from nessie_ops.cli.months import make_run
 from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Merge, NewCommit, ReferenceType
 from tests.server.helpers import running_server
 

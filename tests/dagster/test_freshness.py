@@ -8,8 +8,9 @@ import dagster as dg
 import pytest
 
 from assets.freshness import NAME, FreshnessConfig, find_published, judge, to_rule
-from assets.run_branches import REVERTED, utc_now
+from assets.run_branches import utc_now
 from assets.transforms.tables import PLANES, TABLES, WEATHER, Table
+from nessie_ops.catalog.runwork import REVERTED
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
