@@ -31,6 +31,7 @@ from nessie_ops.errors import (
     ReferenceAlreadyExists,
     ReferenceConflict,
 )
+from nessie_ops.mergerequests.leases import EXPIRES_AT, OWNED, OWNER
 from nessie_ops.model import (
     QUARANTINED,
     CheckResult,
@@ -45,7 +46,7 @@ from nessie_ops.model import (
 )
 
 PREFIX = "ci/"
-OWNER, OURS, EXPIRES_AT, TARGET, MONTHS = "owner", "nessie-ops", "expires_at", "target", "months"
+TARGET, MONTHS = "target", "months"
 _LIVE = (MergeRequestState.OPEN, MergeRequestState.CONFLICT)
 
 
@@ -85,7 +86,7 @@ def full_name(name: str) -> str:
 
 def is_ours(branch: Reference) -> bool:
     """Whether the platform opened the branch for runs that are launched on it."""
-    return branch.properties.get(OWNER) == OURS
+    return branch.properties.get(OWNER) == OWNED
 
 
 def open_branch(
@@ -115,7 +116,7 @@ def open_branch(
             client.delete_reference(name, found.hash)
             found = None
     if found is None:
-        properties = {OWNER: OURS, EXPIRES_AT: expires_at, BASE: head, TARGET: target, MONTHS: _join(months)}
+        properties = {OWNER: OWNED, EXPIRES_AT: expires_at, BASE: head, TARGET: target, MONTHS: _join(months)}
         try:
             return _describe(client.create_reference(ReferenceType.BRANCH, name, head, properties=properties), True)
         except (ReferenceAlreadyExists, OutcomeUnknown):

@@ -15,6 +15,7 @@ from assets.run_branches import RUN_ID
 from assets.runs import REQUEST_TAG, content_key_of, key_of
 from assets.transforms.tables import TABLES
 from nessie_ops.errors import BadRequest, StoreUnavailable
+from nessie_ops.mergerequests.mergerequests import NUMBER
 from nessie_ops.model import CommitMeta, Event, EventOperation
 from resources.catalog import CatalogResource
 from schedules.feed import find_lost, get_newest, read_cursor
@@ -22,7 +23,6 @@ from schedules.merging import merge_one_request
 
 WATCH_VARIABLE = "NESSIE_OPS_WATCH"
 OURS = "nessie_ops.run_id"  # property of a commit that a run made
-REQUEST = "nessie_ops.merge_request"  # property of a commit that merged one: its number
 MAX_EVENTS = 200  # of one tick: the next one goes on from there
 _INTERVAL_S = 10
 _ASSETS = {content_key_of(table): key_of(table) for table in TABLES.values()}
@@ -72,16 +72,16 @@ def _observe(event: Event) -> list[dg.AssetObservation]:
 def _is_materialized(meta: CommitMeta) -> bool:
     """Whether a run told of the commit's tables: it wrote or published them.  A change's merge is no run's."""
     properties = meta.all_properties
-    return RUN_ID in properties or (OURS in properties and REQUEST not in properties)
+    return RUN_ID in properties or (OURS in properties and NUMBER not in properties)
 
 
 def _tell(instance: dg.DagsterInstance, event: Event) -> Iterator[dg.RunRequest]:
     """The runs that tell of what was merged for runs, by requests for which none of ours was launched."""
     for commit in event.commits:
         properties = commit.commit_meta.all_properties
-        if RUN_ID not in properties or REQUEST not in properties:
+        if RUN_ID not in properties or NUMBER not in properties:
             continue
-        [number] = properties[REQUEST]
+        [number] = properties[NUMBER]
         filter = dg.RunsFilter(job_name=merge_one_request.name, tags={REQUEST_TAG: number})
         if not instance.get_runs(filter, limit=1):
             config = {"ops": {"merge_branch": {"config": {"number": int(number)}}}}

@@ -19,6 +19,7 @@ from assets.runs import BRANCH_TAG
 from assets.validation import BY, QUARANTINED_BY, find_request, is_done
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound, StoreUnavailable
+from nessie_ops.mergerequests.leases import OWNED, OWNER
 from nessie_ops.model import QUARANTINED, VALIDATE, Branch, CommitHash, Reference
 from resources.catalog import CatalogResource
 from schedules.endings import FINISHED
@@ -27,7 +28,6 @@ from schedules.validating import validate_branch
 
 VALIDATE_VARIABLE = "NESSIE_OPS_VALIDATE"
 COMMIT_TAG = "nessie/validates_hash"
-OWNER, OURS = "owner", "nessie-ops"  # of branches that this platform makes and checks itself
 MAX_MOVES = 1_000  # of one tick: the next one goes on from there
 MAX_LAUNCHES = 10  # of one tick: other branches wait for the next one
 _INTERVAL_S = 10
@@ -119,7 +119,9 @@ def decide(client: NessieClient, name: str, wanted: re.Pattern[str] | None, main
 
 def _target(branch: Reference, wanted: re.Pattern[str] | None, main: str) -> str:
     """Where to a branch shall be merged: its property says, or it is main for the names that are wanted."""
-    if not isinstance(branch, Branch) or branch.properties.get(OWNER) == OURS:
+    if (
+        not isinstance(branch, Branch) or branch.properties.get(OWNER) == OWNED
+    ):  # the platform makes and checks it itself
         return ""
     matches = wanted is not None and wanted.fullmatch(branch.name)
     return branch.properties.get(VALIDATE) or (main if matches else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from nessie_ops.ci.markdown import to_markdown
 from nessie_ops.ci.outcomes import Execute, Report, Result, Tell
 from nessie_ops.ci.server import DagsterServer
 from nessie_ops.ci.trying import Wanted, try_change
-from nessie_ops.cli.ci import Answer, Row
+from nessie_ops.cli.ci import Answer, Asked, Row
 from nessie_ops.cli.output import to_text
 from nessie_ops.client import NessieClient
 from nessie_ops.instance import open_instance
@@ -27,27 +27,16 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"  # a file whose Markdown GitHub shows with 
 CODES = {Result.PASSED: 0, Result.CHECKS_FAILED: 1, Result.RUN_FAILED: 3}
 
 
-def up(
-    *,
-    name: str,
-    select: Sequence[str],
-    months: Sequence[str],
-    base: str,
-    lease: str,
-    source: str,
-    recreate: bool,
-    quarantine: bool,
-    dagster: str,
-    summary: str,
-    by: str,
-    tell: Tell,
-) -> Answer:
-    """Try a change, on the webserver `dagster` or in this process, and write the summaries to the folder `summary`."""
-    client, target = _client(base)
-    wanted = Wanted(name, tuple(select), tuple(months), target, lease, source, recreate, quarantine, by)
-    with _open_execute(dagster) as execute:
+def up(asked: Asked, tell: Tell) -> Answer:
+    """Try a change, on the webserver that it names or in this process, and write the summaries to its folder."""
+    client, target = _client(asked.base)
+    select, months = tuple(asked.select), tuple(asked.months)
+    wanted = Wanted(
+        asked.name, select, months, target, asked.lease, asked.source, asked.recreate, asked.quarantine, asked.by
+    )
+    with _open_execute(asked.dagster) as execute:
         report = _try(client, wanted, execute, tell)
-    _write(report, Path(summary))
+    _write(report, Path(asked.summary))
     line = f"{report.branch.name}: {report.reason or report.result}"
     return Answer(msgspec.to_builtins(report), [line], CODES[report.result])
 

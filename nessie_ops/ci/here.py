@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Set as AbstractSet
 
 import dagster as dg
-from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.runs import BRANCH_TAG, READ_AT, evaluations
-from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Tell
+from assets.runs import READ_AT, evaluations
+from assets.said import run_url
+from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Task, Tell
 from nessie_ops.ci.selection import table_of
 from nessie_ops.driving import DRIVER_TAG, create_part, driving, end_abandoned, execute, get_job, without_console
 from schedules.endings import get_reason
 from schedules.jobs import load_on_branch
 
-UI_VARIABLE = "NESSIE_OPS_UI_URL"  # where the web interface of the home's instance is shown, for links
-
 
 def run_here(instance: dg.DagsterInstance) -> Execute:
     """Runs in this process, recorded in `instance`."""
 
-    def run(
-        branch: str,
-        month: str,
-        assets: AbstractSet[dg.AssetKey],
-        checks: AbstractSet[dg.AssetCheckKey],
-        source: str,
-        tell: Tell,
-    ) -> Execution:
+    def run(task: Task, tell: Tell) -> Execution:
         end_abandoned(instance)
         job = get_job(load_on_branch.name)
-        config = {"resources": {"deliveries": {"config": {"source_dir": source}}}} if source else {}
         with driving(instance) as lock:
-            tags = {PARTITION_NAME_TAG: month, BRANCH_TAG: branch, DRIVER_TAG: lock}
-            created = create_part(instance, job, assets, checks, without_console(config), tags)
+            tags = {**task.tags, DRIVER_TAG: lock}
+            created = create_part(instance, job, task.assets, task.checks, without_console(task.config), tags)
             try:
                 execute(instance, job, created, Teller(tell))
             except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
                 tell("interrupted: the run is cancelled")
-        return _result(instance, created, month)
+        return _result(instance, created, task.month)
 
     return run
 
@@ -75,9 +63,7 @@ def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, month: str) -> Exe
     assert ended is not None
     outcomes = tuple(_outcome(found, month, run.run_id) for found in evaluations(instance, ended).values())
     reason = "" if ended.status == dg.DagsterRunStatus.SUCCESS else get_reason(instance, ended)
-    base = os.environ.get(UI_VARIABLE, "").rstrip("/")
-    url = f"{base}/runs/{run.run_id}" if base else ""
-    return Execution(run.run_id, month, ended.status.value, reason, url, outcomes)
+    return Execution(run.run_id, month, ended.status.value, reason, run_url(run.run_id), outcomes)
 
 
 def _outcome(found: dg.AssetCheckEvaluation, month: str, run_id: str) -> CheckOutcome:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from nessie_ops.catalog.changes import Change
+from nessie_ops.catalog.markdown import to_table
 from nessie_ops.ci.outcomes import CheckOutcome, Report, Result
 
 MAX_LENGTH = 60_000  # characters; a comment on GitHub has at most 65,536
@@ -30,7 +31,7 @@ def to_markdown(report: Report) -> str:
 
 def _tables(report: Report) -> str:
     head = ("table", "", "rows before", "rows after", "rows added", "removed", "bytes before", "after")
-    return _grid(head, [_table(row, row.key in report.selected) for row in report.changes])
+    return to_table(head, [_table(row, row.key in report.selected) for row in report.changes])
 
 
 def _table(row: Change, is_selected: bool) -> Sequence[str]:
@@ -40,8 +41,8 @@ def _table(row: Change, is_selected: bool) -> Sequence[str]:
 
 
 def _schemas(report: Report) -> str:
-    rows = [(f"`{row.key}`", _cell(change)) for row in report.changes for change in row.schema]
-    return _grid(("table", "schema"), rows) if rows else "No table's columns changed."
+    rows = [(f"`{row.key}`", change) for row in report.changes for change in row.schema]
+    return to_table(("table", "schema"), rows) if rows else "No table's columns changed."
 
 
 def _checks(report: Report) -> str:
@@ -69,7 +70,7 @@ def _links(report: Report) -> str:
     ]
     if report.merge_request:
         rows.append(("merge request", str(report.merge_request)))
-    return _grid(("", ""), rows)
+    return to_table(("", ""), rows)
 
 
 def _tree(report: Report, name: str) -> str:
@@ -83,15 +84,6 @@ def _commit(report: Report, commit: str) -> str:
 
 def _link(text: str, url: str) -> str:
     return f"[`{text}`]({url})" if url else f"`{text}`"
-
-
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _one_line(text: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple
 
 import dagster as dg
 import msgspec
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from assets.ci_branches import CiBranch
+from assets.runs import BRANCH_TAG
 from nessie_ops.catalog.changes import Change
 from nessie_ops.model import CommitHash
 
@@ -56,18 +58,27 @@ class Execution(msgspec.Struct, frozen=True, rename="camel"):
     checks: tuple[CheckOutcome, ...] = ()
 
 
-class Execute(Protocol):
-    """Runs the assets and checks of a month on a branch, tells of its steps, and returns how it ended."""
+class Task(NamedTuple):
+    """Assets and checks to run for a month on a branch; `source` is the folder of the deliveries, empty: the usual."""
 
-    def __call__(
-        self,
-        branch: str,
-        month: str,
-        assets: AbstractSet[dg.AssetKey],
-        checks: AbstractSet[dg.AssetCheckKey],
-        source: str,
-        tell: Tell,
-    ) -> Execution: ...
+    branch: str
+    month: str
+    assets: AbstractSet[dg.AssetKey]
+    checks: AbstractSet[dg.AssetCheckKey]
+    source: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of its run."""
+        return {PARTITION_NAME_TAG: self.month, BRANCH_TAG: self.branch}
+
+    @property
+    def config(self) -> dict[str, object]:
+        """The configuration of its run."""
+        return {"resources": {"deliveries": {"config": {"source_dir": self.source}}}} if self.source else {}
+
+
+Execute = Callable[[Task, Tell], Execution]  # runs it, tells of its steps, and returns how it ended
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,18 +9,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Self
 
 import dagster as dg
 import httpx
 import msgspec
-from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.runs import BRANCH_TAG, READ_AT
+from assets.runs import READ_AT
 from nessie_ops.ci.graphql import EVENTS, JOBS, LAUNCH, TERMINATE
-from nessie_ops.ci.outcomes import CheckOutcome, Execution, Tell
+from nessie_ops.ci.outcomes import CheckOutcome, Execution, Task, Tell
 from nessie_ops.ci.selection import is_blocking, table_of
 from nessie_ops.errors import BadRequest, StoreUnavailable
 from schedules.jobs import load_on_branch
@@ -51,31 +49,21 @@ class DagsterServer:
     def __exit__(self, *_error: object) -> None:
         self._http.close()
 
-    def run(
-        self,
-        branch: str,
-        month: str,
-        assets: AbstractSet[dg.AssetKey],
-        checks: AbstractSet[dg.AssetCheckKey],
-        source: str,
-        tell: Tell,
-    ) -> Execution:
-        """Launch the assets and checks of a month on a branch, and follow that to its end; see `Execute`."""
+    def run(self, task: Task, tell: Tell) -> Execution:
+        """Launch a task, and follow it to its end; see `Execute`."""
         selector = self._find_job() | {
-            "assetSelection": [{"path": list(key.path)} for key in sorted(assets)],
+            "assetSelection": [{"path": list(key.path)} for key in sorted(task.assets)],
             "assetCheckSelection": [
-                {"assetKey": {"path": list(key.asset_key.path)}, "name": key.name} for key in sorted(checks)
+                {"assetKey": {"path": list(key.asset_key.path)}, "name": key.name} for key in sorted(task.checks)
             ],
         }
-        tags = {PARTITION_NAME_TAG: month, BRANCH_TAG: branch}
-        config = {"resources": {"deliveries": {"config": {"source_dir": source}}}} if source else {}
         launched = self._ask(
             LAUNCH,
             {
                 "params": {
                     "selector": selector,
-                    "runConfigData": config,
-                    "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+                    "runConfigData": task.config,
+                    "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in task.tags.items()]},
                 }
             },
         )["launchRun"]
@@ -84,7 +72,7 @@ class DagsterServer:
         run_id = str(launched["run"]["runId"])
         url = f"{self._url}/runs/{run_id}"
         tell(f"launched {url}")
-        return self._follow(_Followed(run_id, month, tell), url)
+        return self._follow(_Followed(run_id, task.month, tell), url)
 
     def _follow(self, run: _Followed, url: str) -> Execution:
         with _stops_are_interrupts():

@@ -22,7 +22,7 @@ from assets.runs import content_key_of
 from assets.transforms.audits import Audit
 from assets.transforms.months import FIRST, Month
 from assets.transforms.tables import NAMESPACES, TABLES
-from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Report, Result, Tell
+from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Report, Result, Task, Tell
 from nessie_ops.ci.selection import Selected, checks_of, select, table_of
 from nessie_ops.ci.tables import compare, list_changed
 from nessie_ops.client import NessieClient
@@ -97,7 +97,7 @@ def _run(client: NessieClient, branch: CiBranch, plan: _Plan, execute: Execute, 
     checks = checks_of({*plan.selected.tables, *list_changed(client, branch.base, branch.head)})
     for month in plan.months:
         tell(f"{month}: {', '.join(plan.selected.tables)}")
-        runs.append(execute(branch.name, month, plan.selected.assets, checks, source, tell))
+        runs.append(execute(Task(branch.name, month, plan.selected.assets, checks, source), tell))
         if runs[-1].status != "SUCCESS":
             return runs
     head = client.get_reference(branch.name).hash
@@ -108,7 +108,7 @@ def _run(client: NessieClient, branch: CiBranch, plan: _Plan, execute: Execute, 
         again = frozenset(key for key in checks if names[key] in audits and f"{names[key]} {month}" not in found)
         if again:
             tell(f"{month}: checks of what the branch holds now")
-            runs.append(execute(branch.name, month, frozenset(), again, source, tell))
+            runs.append(execute(Task(branch.name, month, frozenset(), again, source), tell))
     return runs
 
 

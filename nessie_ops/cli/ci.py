@@ -34,23 +34,20 @@ class Answer(NamedTuple):
     rows: Sequence[Row] = ()
 
 
-class Up(Protocol):
-    def __call__(
-        self,
-        *,
-        name: str,
-        select: Sequence[str],
-        months: Sequence[str],
-        base: str,
-        lease: str,
-        source: str,
-        recreate: bool,
-        quarantine: bool,
-        dagster: str,
-        summary: str,
-        by: str,
-        tell: Callable[[str], None],
-    ) -> Answer: ...
+class Asked(NamedTuple):
+    """What `up` shall do, as its options say it."""
+
+    name: str
+    select: Sequence[str]
+    months: Sequence[str]
+    base: str
+    lease: str
+    source: str
+    recreate: bool
+    quarantine: bool
+    dagster: str
+    summary: str
+    by: str
 
 
 class Change(Protocol):
@@ -60,7 +57,7 @@ class Change(Protocol):
 class Commands(NamedTuple):
     """What the commands do."""
 
-    up: Up
+    up: Callable[[Asked, Callable[[str], None]], Answer]
     merge: Change
     down: Change
     list: Callable[[], Answer]
@@ -101,23 +98,8 @@ def _make_up(commands: Callable[[], Commands]) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         """Open ci/NAME, or find it again, load and check the selected assets on it, and write a summary."""
-        _answer(
-            lambda: commands().up(
-                name=name,
-                select=select,
-                months=month,
-                base=base,
-                lease=lease,
-                source=source,
-                recreate=recreate,
-                quarantine=quarantine,
-                dagster=dagster,
-                summary=summary,
-                by=by,
-                tell=_tell,
-            ),
-            as_json,
-        )
+        asked = Asked(name, select, month, base, lease, source, recreate, quarantine, dagster, summary, by)
+        _answer(lambda: commands().up(asked, _tell), as_json)
 
     return up
 
