@@ -34,6 +34,7 @@ from schedules.observing import observe_commits
 from schedules.reaping import reap_branches
 from schedules.repairs import repair_jobs
 from schedules.rerunning import launch_reruns, rerun_month
+from schedules.retrying import mend_missed_retries
 from schedules.schedules import all_schedules
 from schedules.sensors import all_sensors
 from schedules.validating import validate_branch
@@ -69,7 +70,14 @@ def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
             rerun_month,
         ],
         schedules=all_schedules,
-        sensors=[*all_sensors, follow_merge_requests, observe_commits, validate_commits, launch_reruns],
+        sensors=[
+            *all_sensors,
+            follow_merge_requests,
+            observe_commits,
+            validate_commits,
+            launch_reruns,
+            mend_missed_retries,
+        ],
         resources={
             "catalog": catalog,
             "collection": GarbageCollection(catalog=catalog),

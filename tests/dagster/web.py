@@ -89,3 +89,17 @@ def pid_of(instance: dg.DagsterInstance, run_id: str) -> int:
     events = [record.event_log_entry.dagster_event for record in records]
     return next(int(str(event.engine_event_data.metadata["pid"].value)) for event in events
                 if event and "pid" in event.engine_event_data.metadata)  # fmt: skip
+
+
+def retried(instance: dg.DagsterInstance, run_id: str) -> str:
+    """The run that the daemon started when this one had died."""
+
+    def look() -> str | None:
+        runs = instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": run_id}))
+        return runs[0].run_id if runs else None
+
+    try:
+        return wait_for(f"the re-execution of {run_id}", look)
+    except AssertionError as error:
+        run = instance.get_run_by_id(run_id)
+        raise AssertionError(f"{error}: {run and (run.status, run.tags)}") from error
