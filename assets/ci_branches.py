@@ -31,7 +31,7 @@ from nessie_ops.errors import (
     ReferenceAlreadyExists,
     ReferenceConflict,
 )
-from nessie_ops.mergerequests.leases import EXPIRES_AT, OWNED, OWNER
+from nessie_ops.mergerequests.leases import EXPIRES_AT, OWNED, OWNER, parse_time
 from nessie_ops.model import (
     QUARANTINED,
     CheckResult,
@@ -62,9 +62,10 @@ class CiBranch(msgspec.Struct, frozen=True, rename="camel"):
     quarantined: str = ""
     months: tuple[str, ...] = ()
 
-    def has_expired(self, now: datetime) -> bool:
-        """Whether its lease is over, so that it may be deleted at any time."""
-        return datetime.fromisoformat(self.expires_at) < now
+    def has_expired(self, now: datetime) -> bool | None:
+        """Whether its lease is over, so that it may be deleted at any time; None when it says no time."""
+        until = parse_time(self.expires_at)
+        return None if until is None else until <= now
 
 
 class Merged(msgspec.Struct, frozen=True, rename="camel"):
@@ -105,16 +106,16 @@ def open_branch(
     `months` are added to those that its checks must vouch for.  `recreate` begins anew at the head of `target` and
     drops what the branch holds.  BadRequest for a branch of someone else, or of another target.
     """
-    head = ensure_namespaces(client, target, namespaces)
     found = find_branch(client, name)
-    expires_at = (clock() + lease).isoformat(timespec="seconds")
     if found is not None:
         _check_ours(found)
         if not recreate:
             _check_target(found, target)
-        else:
-            client.delete_reference(name, found.hash)
-            found = None
+    head = ensure_namespaces(client, target, namespaces)
+    expires_at = (clock() + lease).isoformat(timespec="seconds")
+    if found is not None and recreate:
+        client.delete_reference(name, found.hash)
+        found = None
     if found is None:
         properties = {OWNER: OWNED, EXPIRES_AT: expires_at, BASE: head, TARGET: target, MONTHS: _join(months)}
         try:
@@ -139,8 +140,9 @@ def close_requests(client: NessieClient, source: str, reason: str, by: str = "")
     closed = []
     for request in client.list_merge_requests(source=source):
         if request.state in _LIVE:
-            client.close_merge_request(request.number, reason, by=by)
-            closed.append(request.number)
+            with suppress(MergeRequestNotReady):  # it was merged meanwhile
+                client.close_merge_request(request.number, reason, by=by)
+                closed.append(request.number)
     return closed
 
 
@@ -178,7 +180,8 @@ def merge_branch(client: NessieClient, name: str, *, by: str, dry_run: bool = Fa
     neither such a branch nor a request of one.
     """
     branch = find_branch(client, name)
-    request = next(iter(client.list_merge_requests(source=name, limit=1)), None)
+    target = branch.properties.get(TARGET, "") if branch else ""  # somebody else may ask for it elsewhere
+    request = next(iter(client.list_merge_requests(source=name, target=target, limit=1)), None)
     if request is None:
         if branch is None:
             raise BadRequest(f"name: there is no branch '{name}', and none was ever merged; run `nessie-ops ci up`.")

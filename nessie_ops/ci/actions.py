@@ -81,7 +81,7 @@ def list_all() -> Answer:
     client, _ = _client("")
     now, rows, values = datetime.now(UTC), list[Row](), []
     for branch in list_branches(client):
-        request = next(iter(client.list_merge_requests(source=branch.name, limit=1)), None)
+        request = next(iter(client.list_merge_requests(source=branch.name, target=branch.target, limit=1)), None)
         is_at = request is not None and request.source_hash == branch.head
         state = f"request {request.number} {request.state}" if request and is_at else "not checked"
         if request and is_at and request.failed:
@@ -91,7 +91,7 @@ def list_all() -> Answer:
             msgspec.to_builtins(branch)
             | {"expired": expired, "mergeRequest": msgspec.to_builtins(request) if request else None}
         )
-        end = f"{'expired' if expired else 'kept until'} {branch.expires_at}"
+        end = f"{'expired' if expired else 'kept until'} {branch.expires_at or 'nobody knows when'}"
         rows.append((branch.name, branch.head[:12], f"into {branch.target}", end, branch.quarantined or state))
     return Answer(values, [], 0, rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -74,9 +75,9 @@ def try_change(client: NessieClient, wanted: Wanted, execute: Execute, tell: Tel
         _newest_month(client, wanted.target),
     )
     plan = _Plan(wanted, selected, months)
-    close_requests(client, name, "what it asks for is being tried again", wanted.author)
     again = wanted.recreate
     branch = open_branch(client, wanted.target, name, lease, NAMESPACES, months=months, recreate=again, clock=clock)
+    close_requests(client, name, "what it asks for is being tried again", wanted.author)
     word = "opened from" if branch.is_new else "is there, opened from"
     tell(f"{branch.name} {word} {branch.target} at {branch.base[:12]}, kept until {branch.expires_at}")
     runs = _run(client, branch, plan, execute, tell)
@@ -86,9 +87,16 @@ def try_change(client: NessieClient, wanted: Wanted, execute: Execute, tell: Tel
 def _newest_month(client: NessieClient, target: str) -> str:
     """The month that was published last; the first of all when none was."""
     for entry in client.list_log(client.get_reference(target).hash, limit=_MAX_LOG):
-        if found := entry.commit_meta.all_properties.get("nessie_ops.partition"):
+        if found := list(filter(_is_month, entry.commit_meta.all_properties.get("nessie_ops.partition", ()))):
             return max(found)
     return FIRST
+
+
+def _is_month(text: str) -> bool:
+    """Whether a commit, which anybody may write, names a month."""
+    with suppress(BadRequest):
+        return str(Month.parse(text)) == text
+    return False
 
 
 def _run(client: NessieClient, branch: CiBranch, plan: _Plan, execute: Execute, tell: Tell) -> list[Execution]:
@@ -154,7 +162,7 @@ def _report(client: NessieClient, branch: CiBranch, plan: _Plan, runs: Sequence[
         runs=tuple(runs),
         commits=commits,
         merge_request=number,
-        catalog=client.base_uri,
+        catalog=client.shown_uri,
     )
 
 
