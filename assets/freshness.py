@@ -106,10 +106,10 @@ def find_published(client: NessieClient, head: CommitHash, keys: Iterable[Conten
         reverted.update(properties.get(REVERTED, ()))
         if MAINTENANCE in properties or REVERTED in properties or entry.commit_meta.hash in reverted:
             continue
-        named = {ContentKey.of(*name.split(".")) for name in properties.get(_ASSETS, ())}
-        for key in missing & (named | {operation.key for operation in entry.operations or ()}):
-            found[key] = entry.commit_meta
-            missing.discard(key)
+        named, written = properties.get(_ASSETS, ()), {operation.key for operation in entry.operations or ()}
+        new = {key for key in missing if key in written or str(key) in named}
+        found |= dict.fromkeys(new, entry.commit_meta)
+        missing -= new
     return found
 
 

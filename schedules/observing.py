@@ -25,6 +25,7 @@ WATCH_VARIABLE = "NESSIE_OPS_WATCH"
 OURS = "nessie_ops.run_id"  # property of a commit that a run made
 MAX_EVENTS = 200  # of one tick: the next one goes on from there
 _INTERVAL_S = 10
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _ASSETS = {content_key_of(table): key_of(table) for table in TABLES.values()}
 
 
@@ -77,15 +78,18 @@ def _is_materialized(meta: CommitMeta) -> bool:
 
 def _tell(instance: dg.DagsterInstance, event: Event) -> Iterator[dg.RunRequest]:
     """The runs that tell of what was merged for runs, by requests for which none of ours was launched."""
-    for commit in event.commits:
-        properties = commit.commit_meta.all_properties
-        if RUN_ID not in properties or NUMBER not in properties:
-            continue
-        [number] = properties[NUMBER]
-        filter = dg.RunsFilter(job_name=merge_one_request.name, tags={REQUEST_TAG: number})
-        if not instance.get_runs(filter, limit=1):
+    for number in filter(None, (_find_number(commit.commit_meta) for commit in event.commits)):
+        known = dg.RunsFilter(job_name=merge_one_request.name, tags={REQUEST_TAG: number})
+        if not instance.get_runs(known, limit=1):
             config = {"ops": {"merge_branch": {"config": {"number": int(number)}}}}
             yield dg.RunRequest(f"tell {number}", config, {REQUEST_TAG: number}, job_name=merge_one_request.name)
+
+
+def _find_number(meta: CommitMeta) -> str:
+    """The number of the request that merged a run's branch; empty when the commit names none."""
+    properties = meta.all_properties
+    numbers = properties.get(NUMBER, ()) if RUN_ID in properties else ()
+    return numbers[0] if len(numbers) == 1 and _NUMBER.fullmatch(numbers[0]) else ""
 
 
 def _describe(event: Event, meta: CommitMeta, operation: EventOperation) -> dict[str, str | int | dg.MetadataValue]:

@@ -84,6 +84,13 @@ def test_what_others_commit_counts_and_what_brings_no_rows_does_not(client: Ness
     assert (MAINTENANCE, REVERTED) == ("nessie_ops.maintenance", "nessie_ops.reverted_commit")
 
 
+@pytest.mark.parametrize("name", ["", "a..b", "x\0y", "a" * 2000])
+def test_what_a_commit_says_of_its_tables_may_be_anything(client: NessieClient, name: str) -> None:
+    odd = write(client, PLANES, assets=(name, WEATHER.name))
+    assert newest(client, WEATHER) == odd.hash
+    assert find_published(client, odd.hash, [key("gold.never")]) == {}
+
+
 def test_it_looks_far_enough(client: NessieClient) -> None:
     first = write(client, WEATHER)
     for _ in range(260):

@@ -11,6 +11,7 @@ from nessie_ops.errors import BadRequest
 from nessie_ops.model import NewCommit, Put, ReferenceType
 from resources.catalog import CatalogResource
 from schedules.observing import WATCH_VARIABLE, observe_commits
+from tests.dagster.foreign import add_namespaces, make_context
 from tests.versioning.helpers import key, namespace, table
 
 
@@ -66,6 +67,20 @@ def test_commits_of_others_are_observed_once(
     monkeypatch.setenv(WATCH_VARIABLE, "(")
     with pytest.raises(BadRequest, match=WATCH_VARIABLE):
         tick(instance, cursor)
+
+
+@pytest.mark.parametrize("numbers", [("1", "2"), ("x",), ("-5",), ("9" * 30,), ("\u0663",)])
+def test_a_commit_that_names_no_request_stops_nothing(
+    client: NessieClient, instance: dg.DagsterInstance, numbers: tuple[str, ...]
+) -> None:
+    add_namespaces(client, "bronze")
+    _, cursor = tick(instance, None)
+    said = {"nessie_ops.root_run_id": ("7",), "nessie_ops.merge_request": numbers}
+    write(client, "bronze.carriers", 1, meta=NewCommit(message="by anybody", properties=said))
+    at = write(client, "bronze.airlines", len(numbers[0]))
+    found = observe_commits(make_context(instance, cursor))
+    assert isinstance(found, dg.SensorResult) and not found.run_requests
+    assert [row.metadata["nessie/commit"].value for row in found.asset_events] == [at]
 
 
 def test_without_the_catalog_nothing_is_lost_and_another_log_is_followed_from_its_end(
