@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from assets.run_branches import OPENED_AT, PREFIX, QUARANTINED_AT, Clock, quarantine, utc_now
 from nessie_ops.client import NessieClient
+from nessie_ops.errors import ReferenceConflict, ReferenceNotFound
+from nessie_ops.mergerequests.leases import parse_time
 from nessie_ops.model import QUARANTINED, Branch
 
 
@@ -27,16 +30,18 @@ def reap(
         live = is_live(branch.name.removeprefix(PREFIX))
         if not isinstance(branch, Branch) or live:
             continue
-        if live is False and QUARANTINED not in branch.properties:
-            quarantine(client, branch.name, "the run has ended without publishing or being quarantined", clock)
-            marked.append(branch.name)
-        elif _age(branch.properties, clock()) >= keep:
-            client.delete_reference(branch.name, branch.hash)
-            deleted.append(branch.name)
+        with suppress(ReferenceConflict, ReferenceNotFound):  # somebody works on it, or has deleted it
+            if live is False and QUARANTINED not in branch.properties:
+                quarantine(client, branch.name, "the run has ended without publishing or being quarantined", clock)
+                marked.append(branch.name)
+            elif _age(branch.properties, clock()) >= keep:
+                client.delete_reference(branch.name, branch.hash)
+                deleted.append(branch.name)
     return marked, deleted
 
 
 def _age(properties: Mapping[str, str], now: datetime) -> timedelta:
-    since = properties.get(QUARANTINED_AT) or properties.get(OPENED_AT)
+    times = (parse_time(properties.get(name, "")) for name in (QUARANTINED_AT, OPENED_AT))
+    since = next(filter(None, times), None)
     # A branch that says nothing of its time was not opened here, so it is not ours to delete.
-    return now - datetime.fromisoformat(since) if since else timedelta.min
+    return now - since if since else timedelta.min

@@ -142,13 +142,19 @@ def _list_owned(references: References) -> Iterator[Branch]:
         after = (ReferenceType.BRANCH, page[-1].name)
 
 
-def _is_over(branch: Reference, now: datetime) -> bool | None:
-    """Whether the time that the branch says has passed; None when it says none with a time zone."""
+def parse_time(text: str) -> datetime | None:
+    """The time that a property says in ISO 8601; None when that is no time, or one without a time zone."""
     try:
-        until = datetime.fromisoformat(branch.properties[EXPIRES_AT])
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return until <= now if until.tzinfo else None
+    return time if time.tzinfo else None
+
+
+def _is_over(branch: Reference, now: datetime) -> bool | None:
+    """Whether the time that the branch says has passed; None when it says none with a time zone."""
+    until = parse_time(branch.properties[EXPIRES_AT])
+    return None if until is None else until <= now
 
 
 def _delete(references: References, branch: Reference, now: datetime) -> bool:

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from typer.testing import CliRunner
 
+from assets.reaping import reap as reap_runs
 from assets.run_branches import branch_name, open_branch, quarantine
 from assets.runs import BRANCH_TAG
 from nessie_ops.__main__ import make_app
@@ -16,8 +17,9 @@ from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
 from nessie_ops.mergerequests.leases import EXPIRES_AT, OWNED, OWNER
-from nessie_ops.model import MergeRequestState, NewMergeRequest, ReferenceType
+from nessie_ops.model import MergeRequestState, NewCommit, NewMergeRequest, Put, ReferenceType
 from schedules.endings import is_in_use
+from tests.versioning.helpers import key, namespace
 
 PAST = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="seconds")
 
@@ -89,6 +91,31 @@ def test_a_request_that_nobody_takes_up_is_closed_and_then_its_branch_goes(
         reap(instance)
     assert "ci/last" in names(client)
     client.delete_reference("ci/last", None)
+
+
+def test_times_that_are_none_and_branches_that_others_take_stop_nothing(client: NessieClient) -> None:
+    long_ago = (datetime.now(UTC) - timedelta(days=8)).isoformat(timespec="seconds")
+    times = {
+        "a-odd": "soon",
+        "b-naive": "2020-01-01T00:00:00",
+        "c-old": long_ago,
+        "d-moved": long_ago,
+        "e-old": long_ago,
+    }
+    for root, since in times.items():
+        open_branch(client, "main", branch_name(root), [])
+        client.update_properties(branch_name(root), {"quarantined": "for a test", "quarantined_at": since})
+
+    def work_meanwhile(root: str) -> bool:
+        if root == "d-moved":
+            at = client.get_reference(branch_name(root)).hash
+            put = Put(key("mine"), namespace("mine"))
+            client.commit(branch_name(root), at, NewCommit(message="by hand"), [put])
+        return False
+
+    assert reap_runs(client, work_meanwhile, timedelta(days=7)) == ([], [branch_name("c-old"), branch_name("e-old")])
+    for root in ("a-odd", "b-naive", "d-moved"):
+        client.delete_reference(branch_name(root), None)
 
 
 def test_the_command_asks_for_runs_too(client: NessieClient, instance: dg.DagsterInstance, home: Path) -> None:
