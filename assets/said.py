@@ -8,6 +8,7 @@ import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from assets.code_version import get_code_version
+from nessie_ops.client import without_user
 from nessie_ops.errors import BadRequest
 
 URL_VARIABLE = "NESSIE_OPS_DAGSTER_URL"
@@ -28,7 +29,7 @@ def properties_of(run: dg.DagsterRun) -> dict[str, str]:
 
 def run_url(run_id: str) -> str:
     """The run's page at NESSIE_OPS_DAGSTER_URL, such as `https://dagster.example`; empty without, BadRequest."""
-    base = os.environ.get(URL_VARIABLE, "").rstrip("/")
+    base = without_user(os.environ.get(URL_VARIABLE, "").rstrip("/"))
     if not base:
         return ""
     if not base.startswith(("http://", "https://")) or not base.isascii():

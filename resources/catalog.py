@@ -12,7 +12,7 @@ import dagster as dg
 import httpx
 
 from nessie_ops.catalog.catalog import IcebergCatalog
-from nessie_ops.client import NessieClient
+from nessie_ops.client import NessieClient, without_user
 from nessie_ops.errors import StoreUnavailable
 from nessie_ops.runtime.home import store_url, to_folder, warehouse_url
 from nessie_ops.server.embedded import ensure_embedded
@@ -94,7 +94,7 @@ class CatalogResource(dg.ConfigurableResource):
 
     def state_url(self, commit: str) -> str:
         """Where the server shows a commit to people and programs; empty for the embedded one, which ends with us."""
-        given = self._given_uri().rstrip("/")
+        given = without_user(self._given_uri().rstrip("/"))
         return f"{given}/api/v2/trees/@{commit}/history?max-records=1" if given else ""
 
     def _given_uri(self) -> str:
@@ -114,4 +114,5 @@ def _warehouse_of(base_uri: str) -> str:
         config = httpx.get(uri, timeout=CONFIG_TIMEOUT_S, trust_env=not is_here).raise_for_status().json()
         return str(config["defaults"]["warehouse"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-        raise StoreUnavailable(f"{uri} does not tell where tables are: {error!r}") from error
+        why = f"HTTP status {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else repr(error)
+        raise StoreUnavailable(f"{without_user(uri)} does not tell where tables are: {why}") from error

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from nessie_ops.catalog.tablemetadata import TableMetadata, parse_metadata
+from nessie_ops.client import without_user
 from nessie_ops.errors import BadRequest, ReferenceConflict, StoreUnavailable
 from nessie_ops.model import ContentKey
 from resources.catalog import CatalogResource
@@ -45,11 +46,11 @@ class TableApi:
         try:
             answer = httpx.request(method, uri, json=body, timeout=_TIMEOUT_S, trust_env=self._trust_env)
         except httpx.HTTPError as error:
-            raise StoreUnavailable(f"{uri}: {error!r}") from error
+            raise StoreUnavailable(f"{without_user(uri)}: {error!r}") from error
         if answer.status_code == httpx.codes.CONFLICT:
             raise ReferenceConflict(f"{key} on {ref}: {answer.text[:500]}")
         if answer.is_server_error:
-            raise StoreUnavailable(f"{uri}: {answer.status_code} {answer.text[:500]}")
+            raise StoreUnavailable(f"{without_user(uri)}: {answer.status_code} {answer.text[:500]}")
         if answer.is_error:
             raise BadRequest(f"{key} on {ref}: {answer.status_code} {answer.text[:500]}")
         found: Json = answer.json()

@@ -23,6 +23,23 @@ mutation Launch($params: ExecutionParams!) {
 }
 """
 
+LAUNCHED = """
+query Launched($tags: [ExecutionTag!]) {
+  runsOrError(filter: {tags: $tags}, limit: 1) { __typename ... on Runs { results { runId } } }
+}
+"""
+
+LOCATIONS = """
+query Locations {
+  workspaceOrError {
+    __typename
+    ... on Workspace {
+      locationEntries { name locationOrLoadError { ... on PythonError { message causes { message } } } }
+    }
+  }
+}
+"""
+
 EVENTS = """
 query Events($id: ID!, $after: String) {
   runOrError(runId: $id) { __typename ... on Run { status } }
@@ -49,7 +66,7 @@ fragment Entry on MetadataEntry {
   label
   ... on TextMetadataEntry { text }
   ... on MarkdownMetadataEntry { mdStr }
-  ... on IntMetadataEntry { intValue }
+  ... on IntMetadataEntry { intRepr }
 }
 """
 

@@ -70,10 +70,10 @@ class Connection:
         try:
             parts = httpx.URL(base)
         except httpx.InvalidURL as error:
-            raise BadRequest(f"uri: '{base_uri[:200]}' is not a URL: {error}.") from None
+            raise BadRequest(f"uri: '{without_user(base_uri)[:200]}' is not a URL: {error}.") from None
         if parts.scheme not in ("http", "https") or not parts.host:
-            raise BadRequest(f"uri: '{base_uri[:200]}' is not an http or https URL.")
-        self.base_uri = base
+            raise BadRequest(f"uri: '{without_user(base_uri)[:200]}' is not an http or https URL.")
+        self.base_uri, self.shown_uri = base, without_user(base)
         self._http = httpx.Client(
             headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity", **headers},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
@@ -117,7 +117,7 @@ class Connection:
             yield from found
             token = page.token if page.has_more else None
             if page.has_more and not token:
-                raise StoreUnavailable(f"{self.base_uri} has more rows of {path}, but does not say where they begin.")
+                raise StoreUnavailable(f"{self.shown_uri} has more rows of {path}, but does not say where they begin.")
             limit -= len(found)
 
     def _call(
@@ -138,7 +138,7 @@ class Connection:
             content=None if body is None else wire.to_json(body),
             headers=None if body is None else {"Content-Type": "application/json"},
         )
-        lost = f"{method} /{root}/{path} at {self.base_uri}"
+        lost = f"{method} /{root}/{path} at {self.shown_uri}"
         try:
             response = self._http.send(request)
         except httpx.TransportError as error:
@@ -150,6 +150,13 @@ class Connection:
         except msgspec.MsgspecError as error:
             text = f"{lost}: the answer cannot be read ({error}); is it a nessie-ops server?"
             raise OutcomeUnknown(f"{text} {_LOOK}") if is_write else NessieOpsError(text) from error
+
+
+def without_user(url: str) -> str:
+    """A URL as it may be shown and kept: without the user and password that may stand before its host."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _to_network_error(error: httpx.TransportError, what: str, is_write: bool) -> NessieOpsError:

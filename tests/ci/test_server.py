@@ -7,15 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import dagster as dg
+import httpx
 import pytest
 
 from nessie_ops.client import NessieClient
 from nessie_ops.instance import open_instance
 from tests.ci.conftest import SMALL, Command, Ran
-from tests.dagster.web import ROOT, web_interface
+from tests.dagster.web import ROOT, wait_for, web_interface
+from tests.lossy import losing
+from tests.ports import free_port
 
 pytestmark = pytest.mark.spark
 
@@ -27,19 +32,55 @@ def url(january: Sequence[Ran], home: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
+@contextmanager
+def webserver(workspace: Path) -> Iterator[str]:
+    """A webserver alone, for the code that a workspace file names."""
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "dagster_webserver", "-w", str(workspace), "-h", "127.0.0.1"]
+    with (workspace.parent / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "-p", url.rpartition(":")[2]], stdout=log, stderr=log, cwd=workspace.parent
+        )
+
+    def is_up() -> bool:
+        assert process.poll() is None
+        try:
+            return httpx.get(f"{url}/server_info").is_success
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_for("the webserver", is_up)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
 def test_a_change_runs_on_the_server(url: str, ci: Command, client: NessieClient, home: Path, tmp_path: Path) -> None:
-    words = ("--name", "there", "--select", SMALL, "--dagster", url, "--summary", str(tmp_path))
-    found = ci("up", *words)
+    posts = count(1)
+    with losing(url, lambda method: next(posts) == 2) as proxy:  # the answer to the launch, after a look at the jobs
+        user = proxy.replace("http://", "http://ci:secret@")
+        found = ci("up", "--name", "there", "--select", SMALL, "--dagster", user, "--summary", str(tmp_path))
     assert found.code == 0, found
     [run] = found.value["runs"]
-    assert run["url"] == f"{url}/runs/{run['runId']}" and run["url"] in (tmp_path / "summary.md").read_text()
+    text = (tmp_path / "summary.md").read_text()
+    assert run["url"] == f"{proxy}/runs/{run['runId']}" and run["url"] in text
+    assert "secret" not in f"{text}{found}"
     assert "check_gold_airport_hourly" in found.err and "begins" in found.err
     assert {check["table"] for check in found.value["checks"]} == {"gold.airport_hourly"}
     with open_instance(home) as instance:
-        ran = instance.get_run_by_id(run["runId"])
-    assert ran and ran.status == dg.DagsterRunStatus.SUCCESS
-    assert ran.tags["nessie/branch"] == "ci/there"
+        [ran] = instance.get_runs(dg.RunsFilter(tags={"nessie/branch": "ci/there"}))
+    assert (ran.run_id, ran.status) == (run["runId"], dg.DagsterRunStatus.SUCCESS)
     assert ci("merge", "--name", "there").value["commit"] == client.get_reference("main").hash
+
+
+def test_code_that_does_not_load_is_told_of(january: Sequence[Ran], ci: Command, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no such setting')")
+    (tmp_path / "workspace.yaml").write_text("load_from:\n  - python_file: broken.py\n")
+    with webserver(tmp_path / "workspace.yaml") as url:
+        refused = ci("up", "--name", "broken", "--select", SMALL, "--dagster", url, "--summary", str(tmp_path / "none"))
+    assert refused.code == 2 and "broken.py: RuntimeError: no such setting" in refused.err, refused
 
 
 def test_an_interrupt_terminates_the_run_there(url: str, client: NessieClient, home: Path, tmp_path: Path) -> None:
