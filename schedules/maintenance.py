@@ -38,6 +38,7 @@ from assets.runs import (
 )
 from assets.transforms.compaction import Thresholds
 from assets.transforms.tables import TABLES
+from nessie_ops.catalog.markdown import escape, to_table
 from nessie_ops.catalog.runwork import RUN_IDS
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc.rewriting import MAINTENANCE
@@ -116,7 +117,7 @@ def compare_tables(context: dg.OpExecutionContext, catalog: CatalogResource, lak
         wrong = [*compare(before, after, api, refs, keys), *find_broken(after, keys, there)]
     if wrong:
         told = "; ".join(wrong[:_MAX_TOLD])
-        metadata = {"wrong": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong))}
+        metadata = {"wrong": dg.MetadataValue.md("\n".join(f"- {escape(line)}" for line in wrong))}
         raise dg.Failure(f"Nothing is published: {told}", metadata=metadata, allow_retries=False)
     commit = validate(client, branch.name, [Evidence(check, head, tuple(keys)) for check in CHECKS])
     context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
@@ -197,34 +198,32 @@ def _message(run: dg.DagsterRun, keys: Sequence[ContentKey]) -> NewCommit:
 
 def _tell(works: dict[ContentKey, Work]) -> dict[str, dg.MetadataValue | int | bool]:
     rows = [
-        f"| {key} | {work.layout.files:,} | {work.layout.size_bytes:,} | {work.layout.small_files:,} "
-        f"| {work.layout.manifests:,} | {work} |"
+        (key, *(f"{n:,}" for n in (found.files, found.size_bytes, found.small_files, found.manifests)), work)
         for key, work in works.items()
-        if work
+        if work and (found := work.layout)
     ]
-    head = ["| table | files | bytes | small | manifests | to do |", "|---|---|---|---|---|---|"]
+    head = ("table", "files", "bytes", "small", "manifests", "to do")
     return {
         "tables/looked_at": len(works),
         "tables/to_do": len(rows),
         "files": sum(work.layout.files for work in works.values()),
         "bytes": sum(work.layout.size_bytes for work in works.values()),
-        "work": dg.MetadataValue.md("\n".join([*head, *rows]) if rows else "nothing to do"),
+        "work": dg.MetadataValue.md(to_table(head, rows) if rows else "nothing to do"),
     }
 
 
 def _sizes(changes: Sequence[Change]) -> dict[str, dg.MetadataValue | int]:
     rows = [
-        f"| {key} | {old.files:,} | {new.files:,} | {old.size_bytes:,} | {new.size_bytes:,} "
-        f"| {old.snapshots:,} | {new.snapshots:,} |"
+        (key, *(f"{getattr(size, name):,}" for name in ("files", "size_bytes", "snapshots") for size in (old, new)))
         for key, old, new in changes
     ]
-    head = ["| table | files | after | bytes | after | snapshots | after |", "|---|---|---|---|---|---|---|"]
+    head = ("table", "files", "after", "bytes", "after", "snapshots", "after")
     return {
         "files/before": sum(change.before.files for change in changes),
         "files/after": sum(change.after.files for change in changes),
         "bytes/before": sum(change.before.size_bytes for change in changes),
         "bytes/after": sum(change.after.size_bytes for change in changes),
-        "changed": dg.MetadataValue.md("\n".join([*head, *rows])),
+        "changed": dg.MetadataValue.md(to_table(head, rows)),
     }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE_ROWS = 10  # enough to recognise a fault, few enough for a page
+MAX_TEXT = 200  # characters of a value in a sample
 
 
 @dataclass(frozen=True)
@@ -71,4 +72,5 @@ def _with_sample(spark: SparkSession, audit: Audit, bad_rows: int) -> Finding:
 
 
 def _text(value: object) -> str:
-    return "" if value is None else str(value)
+    text = "" if value is None else str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

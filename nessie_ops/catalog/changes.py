@@ -189,7 +189,7 @@ def _sums(after: TableMetadata, since: int | None, until: int | None, sizes: Seq
     snapshots, at = _snapshots(after), until
     added, removed = Size(), Size()
     while at is not None and at != since:
-        snapshot = snapshots.get(at)
+        snapshot = snapshots.pop(at, None)  # each counts once, also where a writer made a circle of them
         if snapshot is None:
             break
         number = _figures(snapshot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from nessie_ops.catalog.changes import Change, Size
@@ -9,9 +10,25 @@ from nessie_ops.catalog.changes import Change, Size
 MAX_LINES = 100  # tables of one page
 
 
+class Markdown(str):
+    """Text that is Markdown already."""
+
+
+def escape(text: str) -> Markdown:
+    """Text on one line that shows as it is, whatever it holds: data, names and messages are written by anybody."""
+    return Markdown(re.sub(r"([\\`*~\[<|])", r"\\\1", " ".join(text.splitlines())))
+
+
+def code(text: str) -> Markdown:
+    """Text as code, such as a name."""
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return Markdown(f"{ticks}{pad}{' '.join(text.splitlines())}{pad}{ticks}")
+
+
 def to_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; whatever is in a cell stays in it."""
-    lines = [names, ["---"] * len(names), *rows]
+    """A Markdown table; whatever is in a cell stays in it, and shows as it is unless it is `Markdown`."""
+    lines = [names, [Markdown("---")] * len(names), *rows]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 
 
@@ -42,4 +59,6 @@ def _figure(change: Change, name: str) -> str:
 
 
 def _cell(value: object) -> str:
-    return str(value).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    if isinstance(value, Markdown):
+        return re.sub(r"(?<!\\)\|", r"\\|", value)  # a bar ends a cell even in code
+    return escape(str(value))

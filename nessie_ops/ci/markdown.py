@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from nessie_ops.catalog.changes import Change
-from nessie_ops.catalog.markdown import to_table
+from nessie_ops.catalog.markdown import Markdown, code, escape, to_table
 from nessie_ops.ci.outcomes import CheckOutcome, Report, Result
 
 MAX_LENGTH = 60_000  # characters; a comment on GitHub has at most 65,536
@@ -17,8 +17,8 @@ def to_markdown(report: Report) -> str:
     """All of the report; one that is too long for a comment ends with saying so."""
     branch = report.branch
     parts = [
-        f"### {_MARKS[report.result]} {branch.name}: {report.result}",
-        report.reason and f"{_one_line(report.reason)}",
+        f"### {_MARKS[report.result]} {escape(branch.name)}: {report.result}",
+        escape(report.reason),
         _tables(report),
         _schemas(report),
         _checks(report),
@@ -37,11 +37,11 @@ def _tables(report: Report) -> str:
 def _table(row: Change, is_selected: bool) -> Sequence[str]:
     sizes = (row.before.rows, row.after.rows, row.added.rows, row.removed.rows)
     numbers = (*sizes, row.before.size_bytes, row.after.size_bytes)
-    return (f"`{row.key}`", row.change if is_selected else f"{row.change}, not selected", *(f"{n:,}" for n in numbers))
+    return (code(row.key), row.change if is_selected else f"{row.change}, not selected", *(f"{n:,}" for n in numbers))
 
 
 def _schemas(report: Report) -> str:
-    rows = [(f"`{row.key}`", change) for row in report.changes for change in row.schema]
+    rows = [(code(row.key), change) for row in report.changes for change in row.schema]
     return to_table(("table", "schema"), rows) if rows else "No table's columns changed."
 
 
@@ -49,13 +49,13 @@ def _checks(report: Report) -> str:
     passed = sum(check.passed for check in report.checks)
     lines = [f"Checks: {passed} of {len(report.checks)} passed."]
     if report.not_run:
-        lines.append(f"Without a result: {', '.join(f'`{name}`' for name in report.not_run)}.")
+        lines.append(f"Without a result: {', '.join(map(code, report.not_run))}.")
     return " ".join(lines)
 
 
 def _sample(check: CheckOutcome) -> str:
     word = "fails" if check.blocking else "warns"
-    head = f"**`{check.label}` {word}**: {_one_line(check.description)}"
+    head = f"**{code(check.label)} {word}**: {escape(check.description)}"
     return f"{head}\n\n{check.sample}" if check.sample else head
 
 
@@ -63,14 +63,14 @@ def _links(report: Report) -> str:
     branch = report.branch
     rows = [
         ("branch", _link(branch.name, _tree(report, branch.name)) + f", kept until {branch.expires_at}"),
-        ("opened from", f"{branch.target} at {_commit(report, branch.base)}"),
+        ("opened from", f"{escape(branch.target)} at {_commit(report, branch.base)}"),
         ("ends at", _commit(report, branch.head)),
         ("commits", ", ".join(_commit(report, commit) for commit in report.commits) or "none"),
         ("runs", ", ".join(_link(run.run_id, run.url) + f" ({run.month}, {run.status})" for run in report.runs)),
     ]
     if report.merge_request:
         rows.append(("merge request", str(report.merge_request)))
-    return to_table(("", ""), rows)
+    return to_table(("", ""), [(name, Markdown(value)) for name, value in rows])
 
 
 def _tree(report: Report, name: str) -> str:
@@ -83,8 +83,4 @@ def _commit(report: Report, commit: str) -> str:
 
 
 def _link(text: str, url: str) -> str:
-    return f"[`{text}`]({url})" if url else f"`{text}`"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return f"[{code(text)}]({url})" if url else code(text)

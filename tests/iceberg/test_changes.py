@@ -13,7 +13,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from nessie_ops.catalog.changes import Change, LoadMetadata, Size, find_change, list_changes, read_from, sum_changes
-from nessie_ops.catalog.markdown import describe_changes, to_table
+from nessie_ops.catalog.markdown import code, describe_changes, escape, to_table
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.tablemetadata import TableMetadata
 from nessie_ops.model import CommitHash, ContentKey
@@ -153,5 +153,38 @@ def test_one_that_did_not_change(lake: Lake) -> None:
     assert (missing.change, missing.after) == ("unchanged", Size())
 
 
+def test_snapshots_that_follow_each_other_in_a_circle_come_to_an_end(lake: Lake) -> None:
+    before = lake.head()
+    lake.catalog.load_table("db.t").append(rows(2, "c"))
+
+    def load(at: CommitHash, key: ContentKey) -> TableMetadata:
+        metadata = lake.load(at, key)
+        for snapshot in metadata.json["snapshots"]:
+            snapshot["parent-snapshot-id"] = metadata.current_snapshot_id
+        return metadata
+
+    [change] = list_changes(lake.catalog.version_store, before, lake.head(), load)
+    assert (change.added.rows, change.removed.rows, change.is_exact) == (1, 0, False)
+
+
 def test_cells_stay_cells() -> None:
     assert to_table(("a",), [("x|y\\|\nz",)]).splitlines()[2] == "| x\\|y\\\\\\| z |"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\r\nb\u2028c", "a b c"),
+        ("<img src=x>![i](http://x)", "\\<img src=x>!\\[i](http://x)"),
+        ("`*~\\|", "\\`\\*\\~\\\\\\|"),
+        ("arr_delay", "arr_delay"),
+    ],
+)
+def test_what_is_shown_is_no_markup(text: str, shown: str) -> None:
+    assert escape(text) == shown
+    assert to_table((text,), [(text,)]).splitlines() == [f"| {shown} |", "| --- |", f"| {shown} |"]
+
+
+def test_a_name_is_code_whatever_it_holds() -> None:
+    assert code("a.b") == "`a.b`" and code("a`b|c\n") == "`` a`b|c ``"
+    assert to_table(("t",), [(code("a|b"),)]).splitlines()[2] == "| `a\\|b` |"
