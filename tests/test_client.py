@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assets.said import run_url
-from nessie_ops.client import NessieClient, without_user
+from nessie_ops.client import NessieClient
 from nessie_ops.errors import (
     BadRequest,
     Forbidden,
@@ -52,7 +51,6 @@ from nessie_ops.model import (
     Unchanged,
 )
 from nessie_ops.versioning import VersionStore
-from resources.catalog import CatalogResource
 from tests.server.helpers import running_server
 from tests.versioning.helpers import key, namespace, table
 
@@ -375,29 +373,6 @@ def test_a_foreign_server_is_said_to_be_one() -> None:
 def test_a_wrong_uri_is_named(uri: str) -> None:
     with pytest.raises(BadRequest, match="uri"):
         NessieClient(uri)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://ci:s%40cret@host:1/x@y", "https://host:1/x@y"),
-        ("http://ci:a@b@host", "http://host"),
-        ("http://host/x@y", "http://host/x@y"),
-        ("host", "host"),
-    ],
-)
-def test_a_password_is_not_shown(url: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert without_user(url) == shown
-    monkeypatch.setenv("NESSIE_OPS_DAGSTER_URL", url)
-    if "://" in url:
-        assert run_url("7") == f"{shown}/runs/7"
-        assert CatalogResource(uri=url).state_url("abc").startswith(f"{shown}/api/v2/trees/@abc/")
-
-
-def test_messages_name_no_password() -> None:
-    with NessieClient("http://ci:secret@127.0.0.1:9") as client, pytest.raises(StoreUnavailable) as error:
-        client.get_reference("main")
-    assert "secret" not in error.value.message and "http://127.0.0.1:9" in error.value.message
 
 
 def test_the_api_path_may_be_given(client: NessieClient) -> None:
