@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -10,7 +12,9 @@ from nessie_ops.cli import build_app, run
 from nessie_ops.cli.ci import Commands, make_ci
 from nessie_ops.cli.demo import make_demo
 from nessie_ops.cli.months import make_run
+from nessie_ops.cli.sql import make_sql
 from nessie_ops.cli.ui import make_ui
+from nessie_ops.client import NessieClient
 
 
 def _serve(*, workers: int, **options: Any) -> None:
@@ -41,6 +45,18 @@ def _run_month(*, month: str, source: str, resume: str, all_steps: bool, as_json
     return load_or_resume(month=month, source=source, resume=resume, all_steps=all_steps, as_json=as_json)
 
 
+@contextmanager
+def _open_client(uri: str, store: str) -> Iterator[NessieClient]:
+    from nessie_ops.cli.connection import chooses_server, find_store
+    from nessie_ops.runtime.home import get_home, warehouse_url
+    from nessie_ops.server.embedded import ensure_embedded
+
+    if not chooses_server(uri, store):
+        uri = ensure_embedded(find_store(store), warehouse_url(get_home()))
+    with NessieClient(uri) as client:
+        yield client
+
+
 def _is_in_use(branch: str) -> bool:
     from nessie_ops.instance import find_instance
     from schedules.endings import is_in_use
@@ -62,6 +78,7 @@ def make_app() -> typer.Typer:
     app.command("ui")(make_ui(_run_ui))
     app.command("demo")(make_demo(_run_demo))
     app.add_typer(make_run(_run_month), name="run")
+    app.command("sql")(make_sql(_open_client))
     return app
 
 

@@ -15,7 +15,8 @@ LAYERS = (
     {"versioning"},
     {"catalog", "events", "mergerequests"},
     {"gc"},
-    {"sql", "server", "cli", ""},  # the empty name: the package's own public names
+    {"sql"},
+    {"server", "cli", ""},  # the empty name: the package's own public names
     {"resources"},
     {"assets"},
     {"schedules"},
@@ -28,6 +29,7 @@ FRAMEWORKS = {
     "litestar": {"server"},
     "uvicorn": {"server"},
     "typer": {"cli", "__main__"},
+    "lark": {"sql"},
 }
 
 

@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @contextmanager
 def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
     """The catalog, closed at the end; BadRequest when there is none, so that no command creates one."""
-    if _choose_server(uri, store):
+    if chooses_server(uri, store):
         with NessieClient(uri) as client:
             yield client
         return
@@ -48,7 +48,7 @@ def find_store(store: str) -> str:
     return store or store_url(home)
 
 
-def _choose_server(uri: str, store: str) -> bool:
+def chooses_server(uri: str, store: str) -> bool:
     """Whether to ask the server; BadRequest when the options name a server and a database."""
     if store == os.environ.get("NESSIE_OPS_STORE", ""):
         return bool(uri)

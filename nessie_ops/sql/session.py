@@ -1,0 +1,212 @@
+"""SqlSession: carries out statements on a catalog, and remembers which reference they are about.
+
+The reference is a name, or a name with a commit; reading at a commit goes on there until another USE.  One method per
+statement; each gives a table whose columns are those of Nessie's own extension of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import singledispatchmethod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nessie_ops.client import NessieClient
+from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
+from nessie_ops.model import Detached, Reference, ReferenceType, Tag
+from nessie_ops.sql import contents, merging
+from nessie_ops.sql import statements as s
+from nessie_ops.sql.parsing import parse
+from nessie_ops.sql.places import describe, find, to_spec
+
+REFERENCE = ("refType", "name", "hash")
+LOG = ("author", "committer", "hash", "message", "signedOffBy", "authorTime", "committerTime", "properties")
+DIFF = ("key", "change", "typeBefore", "typeAfter")
+STATUS = ("status",)
+DEFAULT_LIMIT = 10_000  # rows of a log or a difference, unless the statement says
+
+
+class Result(NamedTuple):
+    """A table: names of columns, and rows of texts, times (UTC), dictionaries of texts, or None."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class SqlSession:
+    """Statements of one person or program, one after the other."""
+
+    def __init__(self, client: NessieClient, *, ref: str = "", catalog: str = "", limit: int = DEFAULT_LIMIT) -> None:
+        """Begin at `ref`, a reference or one with a commit (`main@<hash>`), by default the default branch.
+
+        `catalog` is the name that IN may say; empty: any.  ReferenceNotFound, BadRequest.
+        """
+        self.client = client
+        self.catalog = catalog
+        self.ref = ref or client.default_branch
+        self._limit = limit
+        client.resolve(self.ref)
+
+    def sql(self, text: str) -> list[Result]:
+        """Carry out the statements of a text, in order, up to the first that fails; none when one cannot be read."""
+        return [self.execute(statement) for statement in parse(text)]
+
+    def execute(self, statement: s.Statement) -> Result:
+        """Carry out one statement.  BadRequest, ReferenceNotFound, ReferenceConflict and others of the catalog."""
+        named = getattr(statement, "catalog", None)
+        if named is not None and self.catalog and named != self.catalog:
+            raise BadRequest(f"IN {named}: this session's catalog is {self.catalog}.")
+        return self._run(statement)
+
+    @singledispatchmethod
+    def _run(self, statement: object) -> Result:
+        raise NotImplementedError(type(statement).__name__)
+
+    # -- references ---------------------------------------------------------------------------
+
+    @_run.register
+    def _(self, wanted: s.CreateReference) -> Result:
+        source = find(self.client, wanted.source, self.ref)
+        try:
+            made: Reference = self.client.create_reference(wanted.kind, wanted.name, source.hash)
+        except ReferenceAlreadyExists:
+            if not wanted.if_not_exists:
+                raise
+            made = self._get(wanted.kind, wanted.name)
+        return Result(REFERENCE, [describe(made)])
+
+    @_run.register
+    def _(self, wanted: s.DropReference) -> Result:
+        try:
+            found = self._get(wanted.kind, wanted.name)
+            self.client.delete_reference(wanted.name, found.hash)
+        except ReferenceNotFound:
+            if not wanted.if_exists:
+                raise
+        else:
+            if self.ref.partition("@")[0] == wanted.name:
+                self.ref = self.client.default_branch
+        return Result(STATUS, [("OK",)])
+
+    @_run.register
+    def _(self, wanted: s.AssignReference) -> Result:
+        before = self._get(wanted.kind, wanted.name or self.ref.partition("@")[0])
+        target = find(self.client, wanted.target, self.ref)
+        return Result(REFERENCE, [describe(self.client.assign_reference(before.name, before.hash, target.hash))])
+
+    @_run.register
+    def _(self, wanted: s.Use) -> Result:
+        assert wanted.place.name is not None  # the grammar's
+        if wanted.kind:
+            self._get(wanted.kind, wanted.place.name)
+        found = find(self.client, wanted.place, self.ref)
+        # A time or a step is looked up once: what it means later may be another commit.
+        self.ref = f"{wanted.place.name}@{found.hash}" if wanted.place.at else wanted.place.name
+        return Result(REFERENCE, [describe(found)])
+
+    @_run.register
+    def _(self, wanted: s.ShowReference) -> Result:
+        return Result(REFERENCE, [describe(find(self.client, wanted.place, self.ref))])
+
+    @_run.register
+    def _(self, wanted: s.ListReferences) -> Result:
+        """Branches by name, then tags by name."""
+        chosen, filter = wanted.selection, wanted.selection.filter
+        if chosen.contains:
+            filter = f"ref.name.contains({json.dumps(chosen.contains)})"
+        rows: list[tuple[Any, ...]] = []
+        after: tuple[ReferenceType, str] | None = None
+        while True:
+            page = self.client.list_references(prefix=chosen.starts_with, filter=filter, after=after)
+            rows += map(describe, page)
+            if len(page) < DEFAULT_LIMIT:
+                return Result(REFERENCE, rows)
+            kind = ReferenceType.TAG if isinstance(page[-1], Tag) else ReferenceType.BRANCH
+            after = kind, page[-1].name
+
+    def _get(self, kind: ReferenceType, name: str) -> Reference:
+        """The reference; BadRequest when it is of the other kind."""
+        found = self.client.get_reference(name)
+        if isinstance(found, Tag) != (kind is ReferenceType.TAG):
+            raise BadRequest(f"'{name}' is a {'tag' if isinstance(found, Tag) else 'branch'}, not a {kind.lower()}.")
+        return found
+
+    # -- history ------------------------------------------------------------------------------
+
+    @_run.register
+    def _(self, wanted: s.ShowLog) -> Result:
+        """Newest first."""
+        at = find(self.client, wanted.place, self.ref).hash
+        metas = [row.commit_meta for row in self.client.list_log(at, limit=wanted.limit or self._limit)]
+        rows = [
+            (
+                _first(meta.authors),
+                meta.committer,
+                meta.hash,
+                meta.message,
+                _first(meta.all_signed_off_by),
+                meta.author_time,
+                meta.commit_time,
+                {name: ", ".join(values) for name, values in meta.all_properties.items()},
+            )
+            for meta in metas
+        ]
+        return Result(LOG, rows)
+
+    @_run.register
+    def _(self, wanted: s.ShowDiff) -> Result:
+        """Keys in order; `change` is ADDED, REMOVED or CHANGED."""
+        before = find(self.client, wanted.before or s.Place(self.client.default_branch), self.ref)
+        after = find(self.client, wanted.after, self.ref)
+        found = self.client.diff(before.hash, after.hash, limit=wanted.limit or self._limit)
+        rows = [
+            (
+                str(row.key),
+                "ADDED" if row.before is None else "REMOVED" if row.after is None else "CHANGED",
+                row.before and str(row.before.type),
+                row.after and str(row.after.type),
+            )
+            for row in found
+        ]
+        return Result(DIFF, rows)
+
+    # -- merges and contents ------------------------------------------------------------------
+
+    @_run.register
+    def _(self, wanted: s.MergeReference) -> Result:
+        source = self._find_source(wanted)
+        return Result(("name", "hash"), [merging.merge(self.client, source, wanted)])
+
+    def _find_source(self, wanted: s.MergeReference) -> Reference | Detached:
+        place = wanted.source
+        if place.name:
+            self._get(wanted.kind, place.name)
+        return find(self.client, place, self.ref)
+
+    @_run.register(s.CreateNamespace)
+    @_run.register(s.AlterNamespace)
+    @_run.register(s.DropContent)
+    def _(self, wanted: s.CreateNamespace | s.AlterNamespace | s.DropContent) -> Result:
+        contents.change(self.client, to_spec(s.Place(wanted.on), self.ref), wanted)
+        return Result(STATUS, [("OK",)])
+
+    @_run.register
+    def _(self, wanted: s.ListContents) -> Result:
+        """Keys in order."""
+        at = find(self.client, wanted.place, self.ref).hash
+        return Result(("type", "key"), contents.list_contents(self.client, at, wanted.selection))
+
+    @_run.register
+    def _(self, wanted: s.ShowContent) -> Result:
+        found = contents.get(self.client, find(self.client, wanted.place, self.ref).hash, wanted.type, wanted.key)
+        return Result(("content",), [(msgspec.json.format(msgspec.json.encode(found), indent=2).decode(),)])
+
+    @_run.register
+    def _(self, wanted: s.RevertContent) -> Result:
+        branch = wanted.on or self.ref
+        return Result(("name", "hash"), [contents.revert(self.client, branch, wanted)])
+
+
+def _first(values: tuple[str, ...]) -> str:
+    return values[0] if values else ""
