@@ -49,9 +49,11 @@ class Subject:
     filled: dict[int, Filled] = field(default_factory=dict)
     conflicts: int = 0
     commits: int = 0
+    failures: int = 0  # requests that the server gave up, where a measure goes on after them
     warming: bool = False
     reading_cpu: dict[str, list[float]] = field(default_factory=dict)  # microseconds per request, by what is read
     shares: dict[str, list[float]] = field(default_factory=dict)  # of a fair share, by the kind of writer
+    waits: dict[str, list[float]] = field(default_factory=dict)  # milliseconds of each round's slowest publish
     _names: int = 0
 
     def new_name(self) -> str:
