@@ -1,6 +1,7 @@
 """Merge requests in Dagster: the jobs that merge, approve, retry and close them, and the sensor that follows them."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -15,6 +16,7 @@ from dagster._core.storage.tags import (
 
 from assets.facts import of_merge, tags_of
 from assets.merge_requests import (
+    MAX_FAILURES,
     Decision,
     Next,
     Runs,
@@ -29,7 +31,7 @@ from assets.publish import publish
 from assets.run_branches import PREFIX
 from assets.runs import BRANCH_TAG, PUBLISH_POOL, REQUEST_TAG, parent_of
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import NessieOpsError, StoreUnavailable
+from nessie_ops.errors import MergeRequestNotFound, NessieOpsError, StoreUnavailable
 from nessie_ops.model import MergeRequest, MergeRequestState, parse_hash
 from resources.catalog import CatalogResource
 from schedules.endings import FINISHED
@@ -37,7 +39,7 @@ from schedules.jobs import load_month
 
 ATTEMPT_TAG = "nessie/merge_attempt"
 MAX_LOOKED_AT = 500  # requests of one tick, which must end within a minute
-MAX_TOLD = 100  # publications of a month that are looked through for one that was told before
+MAX_TOLD = 100  # publications of a month, and runs that merge, that are looked through for what was told before
 _INTERVAL_S = 10
 _BY = "dagster"
 # A process that dies is replaced; a request that cannot be merged is told, not tried again by the same run.
@@ -122,7 +124,8 @@ def follow_merge_requests(context: dg.SensorEvaluationContext, catalog: CatalogR
 
     A request in conflict has its run executed again on top of the new target, or asks for a person.  The key of a run
     names the request, the attempt and the run before, so that a repeated tick launches none twice.  A tick looks at
-    some of very many requests, and the next one at those that follow.
+    some of very many requests, and the next one at those that follow.  A run that merged and failed before it had told
+    so is followed by one that does.
     """
     client, instance = catalog.client, context.instance
     runs: list[dg.RunRequest] = []
@@ -137,6 +140,7 @@ def follow_merge_requests(context: dg.SensorEvaluationContext, catalog: CatalogR
             decision = Decision(Next.WAIT, error.message)
         told.append(f"{request.number} {request.source}: {decision.what}, {decision.why}")
         context.log.info(told[-1])
+    runs += _untold(client, instance)
     reason = "; ".join(told)[:2000] or "no merge request is open"
     return dg.SensorResult(runs, skip_reason=None if runs else reason, cursor=cursor)
 
@@ -162,12 +166,37 @@ def _follow(
         key = f"{decision.what} {request.number} {_attempt(request)} after {known.newest or 'none'}"
         tags = {REQUEST_TAG: str(request.number), ATTEMPT_TAG: _attempt(request), BRANCH_TAG: request.source}
         if decision.what is Next.MERGE:
-            config = {"ops": {"merge_branch": {"config": {"number": request.number}}}}
-            runs.append(dg.RunRequest(key, config, tags, job_name=merge_one_request.name))
+            runs.append(_run_to_merge(key, request.number, tags))
         elif decision.what is Next.REBASE:
             mark_conflict(client, request)  # whoever tried to merge may have died before saying so
             return _run_again(instance, request, dg.RunRequest(key, tags=tags), decision, runs)
     return decision
+
+
+def _untold(client: NessieClient, instance: dg.DagsterInstance) -> Iterator[dg.RunRequest]:
+    """Runs that tell of requests which are merged, although the last run for them failed: it may not have told."""
+    newest: dict[str, dg.DagsterRun] = {}
+    failures = Counter[str]()
+    for run in instance.get_runs(dg.RunsFilter(job_name=merge_one_request.name), limit=MAX_TOLD):
+        number = run.tags.get(REQUEST_TAG, "")
+        newest.setdefault(number, run)
+        failures[number] += run.status == dg.DagsterRunStatus.FAILURE
+    for number, run in newest.items():
+        failed = run.status == dg.DagsterRunStatus.FAILURE and run.tags.get(WILL_RETRY_TAG) != "true"
+        if number and failed and failures[number] < MAX_FAILURES and _is_merged(client, int(number)):
+            yield _run_to_merge(f"tell {number} after {run.run_id}", int(number), {REQUEST_TAG: number})
+
+
+def _is_merged(client: NessieClient, number: int) -> bool:
+    try:
+        return client.get_merge_request(number).state is MergeRequestState.MERGED
+    except MergeRequestNotFound:  # the catalog is another one now
+        return False
+
+
+def _run_to_merge(key: str, number: int, tags: dict[str, str]) -> dg.RunRequest:
+    config = {"ops": {"merge_branch": {"config": {"number": number}}}}
+    return dg.RunRequest(key, config, tags, job_name=merge_one_request.name)
 
 
 def _runs_of(instance: dg.DagsterInstance, request: MergeRequest) -> Runs:

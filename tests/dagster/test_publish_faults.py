@@ -33,6 +33,7 @@ from tests.dagster.light import (
     execute,
     follow,
     launch,
+    publish_again,
     published,
     tick,
     told,
@@ -187,18 +188,6 @@ def test_retried_at_its_end_a_run_finds_what_was_done(
     assert again.success
     assert published(client, runs[0].run_id) == done and len(done) == 1
     assert tick(instance) == []
-
-
-def publish_again(instance: dg.DagsterInstance, run: dg.DagsterRun, publish: str) -> dg.ExecuteInProcessResult:
-    """The last step of a run alone, as a resumption would execute it."""
-    return defs.resolve_job_def("load_month").execute_in_process(
-        run_config={"ops": {"publish": {"config": {"publish": publish}}}},
-        partition_key="2013-01",
-        tags={"dagster/root_run_id": run.run_id, "dagster/parent_run_id": run.run_id},
-        asset_selection=[dg.AssetKey("publish")],
-        instance=instance,
-        raise_on_error=False,
-    )
 
 
 @BOTH
