@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterator
 
 import dagster as dg
+import msgspec
 
 from assets.run_branches import RUN_ID
 from assets.runs import REQUEST_TAG, content_key_of, key_of
 from assets.transforms.tables import TABLES
-from nessie_ops.errors import BadRequest, StoreUnavailable
+from nessie_ops.client import NessieClient
+from nessie_ops.errors import BadRequest, ReferenceNotFound, StoreUnavailable
 from nessie_ops.mergerequests.mergerequests import NUMBER
-from nessie_ops.model import CommitMeta, Event, EventOperation
+from nessie_ops.model import CommitMeta, Event, EventCommit, EventOperation, LogEntry, PutLog
 from resources.catalog import CatalogResource
 from schedules.feed import find_lost, get_newest, read_cursor
 from schedules.merging import merge_one_request
@@ -24,6 +26,7 @@ from schedules.merging import merge_one_request
 WATCH_VARIABLE = "NESSIE_OPS_WATCH"
 OURS = "nessie_ops.run_id"  # property of a commit that a run made
 MAX_EVENTS = 200  # of one tick: the next one goes on from there
+MAX_COMMITS = 1_000  # of one event
 _INTERVAL_S = 10
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 _ASSETS = {content_key_of(table): key_of(table) for table in TABLES.values()}
@@ -44,7 +47,8 @@ def observe_commits(context: dg.SensorEvaluationContext, catalog: CatalogResourc
     watched, seq = get_watched(catalog.main), read_cursor(context.cursor).seq
     try:
         newest = get_newest(catalog.client)
-        events = catalog.client.list_events(after_seq=seq or 0, limit=MAX_EVENTS).events if seq is not None else ()
+        page = catalog.client.list_events(after_seq=seq or 0, limit=MAX_EVENTS).events if seq is not None else ()
+        events = [_complete(catalog.client, event) for event in page]
     except StoreUnavailable as error:
         return dg.SkipReason(f"nothing is lost, it goes on from number {seq}: {error.message}")
     if lost := find_lost(seq, newest, events[0].seq if events else None):
@@ -57,6 +61,24 @@ def observe_commits(context: dg.SensorEvaluationContext, catalog: CatalogResourc
     return dg.SensorResult(
         runs, asset_events=found, cursor=cursor, skip_reason=None if found or runs else "nothing new"
     )
+
+
+def _complete(client: NessieClient, event: Event) -> Event:
+    """An event with all its commits, of which it leaves some out when they are many or large."""
+    if event.hash_after is None or not (event.has_more or any(commit.has_more for commit in event.commits)):
+        return event
+    try:
+        log = client.list_log(event.hash_after, limit_hash=event.hash_before, limit=MAX_COMMITS, with_operations=True)
+    except ReferenceNotFound:  # they are purged by now
+        return event
+    commits = (_to_commit(entry) for entry in reversed(log) if entry.commit_meta.hash != event.hash_before)
+    return msgspec.structs.replace(event, commits=tuple(commits))
+
+
+def _to_commit(entry: LogEntry) -> EventCommit:
+    operations = entry.operations or ()
+    kinds = ((each.key, "PUT" if isinstance(each, PutLog) else "DELETE") for each in operations)
+    return EventCommit(entry.commit_meta, tuple(EventOperation(kind, key) for key, kind in kinds))
 
 
 def _observe(event: Event) -> list[dg.AssetObservation]:

@@ -8,10 +8,10 @@ import pytest
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import NewCommit, Put, ReferenceType
+from nessie_ops.model import CommitHash, NewCommit, Put, ReferenceType, Transplant
 from resources.catalog import CatalogResource
 from schedules.observing import WATCH_VARIABLE, observe_commits
-from tests.dagster.foreign import add_namespaces, make_context
+from tests.dagster.foreign import add_namespaces, fork, make_context
 from tests.versioning.helpers import key, namespace, table
 
 
@@ -97,6 +97,26 @@ def test_without_the_catalog_nothing_is_lost_and_another_log_is_followed_from_it
     assert isinstance(skipped, dg.SkipReason) and f"goes on from number {cursor}" in str(skipped.skip_message)
     assert [row.metadata["nessie/commit"].value for row in tick(instance, cursor)[0]] == [at]
     assert tick(instance, "999999999") == ([], str(int(cursor) + 1)), "a restored catalog has a shorter log"
+
+
+def test_an_event_of_many_commits_or_tables_leaves_none_out(client: NessieClient, instance: dg.DagsterInstance) -> None:
+    add_namespaces(client, "bronze", "silver")
+    begin = client.get_reference(fork(client, "etl/many")).hash
+    written = [write(client, "bronze.weather", n, "etl/many") for n in range(12)]
+    _, cursor = tick(instance, None)
+    hashes = tuple(map(CommitHash, written))
+    client.transplant("main", begin, Transplant(from_ref="etl/many", hashes=hashes, meta=NewCommit(message="")))
+    seen, cursor = tick(instance, cursor)
+    at = [entry.commit_meta.hash for entry in client.list_log(client.get_reference("main").hash, limit=12)]
+    assert [row.metadata["nessie/commit"].value for row in seen] == at[::-1]
+
+    puts = [Put(key(f"bronze.a{n:03}"), table(n)) for n in range(150)]
+    puts.append(Put(key("silver.flights_weather"), table(1)))
+    head = client.commit("main", at[0], NewCommit(message="many tables"), puts).target_branch.hash
+    seen, _ = tick(instance, cursor)
+    assert [(row.asset_key.path[-1], row.metadata["nessie/commit"].value) for row in seen] == [
+        ("flights_weather", head)
+    ]
 
 
 def test_it_goes_on_where_it_stopped(client: NessieClient, instance: dg.DagsterInstance) -> None:
