@@ -30,6 +30,8 @@ VALIDATE_VARIABLE = "NESSIE_OPS_VALIDATE"
 COMMIT_TAG = "nessie/validates_hash"
 MAX_MOVES = 1_000  # of one tick: the next one goes on from there
 MAX_LAUNCHES = 10  # of one tick: other branches wait for the next one
+MAX_LOOKED_AT = 1_000  # branches of one tick, which must end within a minute; the others wait, too
+_MAX_BRANCHES = 1_000_000
 _INTERVAL_S = 10
 _MAX_TOLD = 2_000  # characters of what a tick says
 _RECENT_MOVES = 100  # of a branch, looked through for the one that brought it to its head
@@ -69,14 +71,15 @@ def validate_commits(context: dg.SensorEvaluationContext, catalog: CatalogResour
     try:
         client = catalog.client
         page = read_moves(client, cursor.seq, MAX_MOVES)
-        names = _all_branches(client) if page.lost else [*cursor.waiting, *(move.name for move in page.moves)]
+        moved = _list_validated(client, wanted, catalog.main) if page.lost else [move.name for move in page.moves]
+        names = [*cursor.waiting, *moved]
         found, left = _decide_all(client, names, wanted, catalog.main, is_live)
         runs = [_to_request(client, row, row.commit) for row in found if row.commit]
     except StoreUnavailable as error:
         return dg.SkipReason(f"nothing is lost, it goes on from number {cursor.seq}: {error.message}"[:_MAX_TOLD])
     told = "; ".join(f"{row.name}: {row.why}" for row in found)
     reason = f"looks at all branches, since {page.lost}. {told}" if page.lost else told
-    after = write_cursor(Cursor(page.last, (*(row.name for row in found if row.waits), *left)))
+    after = write_cursor(Cursor(page.last, (*left, *(row.name for row in found if row.waits))))
     skip = None if runs else reason[:_MAX_TOLD] or "no branch has moved"
     return dg.SensorResult(run_requests=runs, cursor=after, skip_reason=skip)
 
@@ -88,7 +91,7 @@ def _decide_all(
     distinct = [name for name in dict.fromkeys(names) if name != main and not name.startswith(PREFIX)]
     found: list[Found] = []
     for number, name in enumerate(distinct):
-        if sum(row.commit is not None for row in found) == MAX_LAUNCHES:
+        if number == MAX_LOOKED_AT or sum(row.commit is not None for row in found) == MAX_LAUNCHES:
             return found, distinct[number:]
         found.append(decide(client, name, wanted, main, is_live))
     return found, []
@@ -138,5 +141,6 @@ def _to_request(client: NessieClient, found: Found, commit: CommitHash) -> dg.Ru
     )
 
 
-def _all_branches(client: NessieClient) -> list[str]:
-    return [reference.name for reference in client.list_references() if isinstance(reference, Branch)]
+def _list_validated(client: NessieClient, wanted: re.Pattern[str] | None, main: str) -> list[str]:
+    """The names of all branches that are validated."""
+    return [found.name for found in client.list_references(limit=_MAX_BRANCHES) if _target(found, wanted, main)]

@@ -162,6 +162,22 @@ def test_a_tick_launches_only_so_many(client: NessieClient, instance: dg.Dagster
     assert sorted(seen) == [(name, client.get_reference(name).hash) for name in names]
 
 
+def test_a_tick_looks_at_only_so_many_and_the_next_ones_at_the_others(
+    client: NessieClient, instance: dg.DagsterInstance, cursor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedules.watching.MAX_LOOKED_AT", 2)
+    for number in range(4):
+        fork(client, f"etl/empty-{number}")
+    write(client, fork(client, "etl/last"), "silver.flights")
+    busy = write(client, fork(client, "etl/busy"), "silver.flights")
+    seen: list[tuple[str, str]] = []
+    for _ in range(3):
+        runs, cursor, _ = watch(instance, cursor)
+        seen += launched(runs)
+    assert sorted(seen) == [("etl/busy", busy), ("etl/last", client.get_reference("etl/last").hash)]
+    assert cursor.isdecimal()
+
+
 def test_without_the_catalog_a_tick_says_so_and_goes_on_from_where_it_was(
     client: NessieClient, instance: dg.DagsterInstance, cursor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
