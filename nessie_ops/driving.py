@@ -1,15 +1,17 @@
 """Executing jobs in this process, without a daemon, recorded in the instance, where the web server shows them.
 
 A process that drives holds a lock, which the system lets go when it ends in whatever way; so a run that was left open
-by one that was killed is told from one that goes on.  The next process to drive ends it.
+by one that was killed is told from one that goes on.  The next process to drive ends it.  Machines that have their
+records in one database have locks of their own, and leave each other's runs alone.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -88,7 +90,7 @@ def end_abandoned(instance: dg.DagsterInstance) -> list[str]:
     for job in (load_month, load_on_branch):
         for run in instance.get_runs(dg.RunsFilter(job_name=job.name, statuses=open_statuses)):
             lock = run.tags.get(DRIVER_TAG)
-            if lock is None or _is_held(_locks(instance) / lock):
+            if lock is None or not lock.startswith(_place(instance)) or _is_held(_locks(instance) / lock):
                 continue
             instance.report_run_failed(run, "The process that executed this run has ended.")
             # A step that waited for its turn to publish, or had it, would keep others from theirs.
@@ -102,7 +104,7 @@ def end_abandoned(instance: dg.DagsterInstance) -> list[str]:
 @contextmanager
 def driving(instance: dg.DagsterInstance) -> Iterator[str]:
     """Hold a lock of this process while inside; its name is the value of DRIVER_TAG."""
-    name = uuid4().hex
+    name = f"{_place(instance)}-{uuid4().hex}"
     path = _locks(instance) / name
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -116,6 +118,18 @@ def _locks(instance: dg.DagsterInstance) -> Path:
     folder = Path(instance.root_directory) / "drivers"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def _place(instance: dg.DagsterInstance) -> str:
+    """What this folder of locks is called, by which it is known again whatever machine or container it is seen from."""
+    path = _locks(instance) / "place"
+    if not path.exists():
+        new = path.with_name(uuid4().hex)
+        new.write_text(uuid4().hex)
+        with suppress(FileExistsError):  # of two at once, one gives the name
+            os.link(new, path)
+        new.unlink()
+    return path.read_text()
 
 
 def _is_held(path: Path) -> bool:
