@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.merge_requests import list_waiting
 from assets.run_branches import PREFIX, branch_name, find_state
-from nessie_ops.catalog.runwork import REVERTED
+from nessie_ops.catalog.runwork import REVERTED, is_of_run
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MergeConflict, ReferenceAlreadyExists, ReferenceNotFound
 from nessie_ops.model import CommitMeta, NewCommit, Reference, ReferenceType
@@ -15,7 +15,6 @@ from resources.catalog import CatalogResource
 from schedules.endings import is_live
 
 READ = "read/"  # tags that people open to read a state of the past
-_RUN, _ROOT = "nessie_ops.run_id", "nessie_ops.root_run_id"
 _MAX_LOG = 10_000  # commits of the target looked through for a run's
 
 
@@ -96,8 +95,7 @@ def open_read_only(client: NessieClient, at: str, name: str) -> Reference:
 
 def _find_published(log: list[CommitMeta], run_id: str) -> CommitMeta:
     for meta in log:
-        properties = meta.all_properties
-        if (run_id,) in (properties.get(_RUN), properties.get(_ROOT)):
+        if is_of_run(meta, run_id):
             return meta
     raise BadRequest(f"run_id: no commit of the target was published by run {run_id[:40]}.")
 

@@ -20,6 +20,7 @@ from nessie_ops.model import (
 PREFIX = "run/"
 RUN_IDS = ("nessie_ops.run_id", "nessie_ops.root_run_id")
 REVERTED = "nessie_ops.reverted_commit"  # property of a commit that undoes another
+_BRANCH = "nessie_ops.branch"
 _MAX_LOG = 10_000  # commits of the target looked through
 
 
@@ -43,19 +44,28 @@ class RunWork(NamedTuple):
     written: list[Change]
 
 
+def is_of_run(meta: CommitMeta, run_id: str) -> bool:
+    """Whether a commit published what a run wrote; that of a change may be several runs'."""
+    return any(run_id in meta.all_properties.get(name, ()) for name in RUN_IDS)
+
+
+def _first(meta: CommitMeta, name: str) -> str:
+    return next(iter(meta.all_properties.get(name, ())), "")
+
+
 def find_run(catalog: Catalog, target: str, run_id: str, load: LoadMetadata) -> RunWork:
     """What a run wrote, by its id or that of the first of its re-executions; BadRequest when it left nothing."""
     undone: dict[str, CommitMeta] = {}
     for entry in catalog.list_log(catalog.get_reference(target).hash, limit=_MAX_LOG):
         meta = entry.commit_meta
         undone |= dict.fromkeys(meta.all_properties.get(REVERTED, ()), meta)
-        if any((run_id,) == meta.all_properties.get(name) for name in RUN_IDS):
-            root = meta.all_properties.get(RUN_IDS[1], (run_id,))[0]
+        if is_of_run(meta, run_id):
+            name = _first(meta, _BRANCH) or PREFIX + (_first(meta, RUN_IDS[1]) or run_id)
             before = meta.parent_commit_hashes[0]
             written = list_changes(catalog, before, meta.hash, load)
             revert = undone.get(meta.hash)
             state, reason = ("reverted", f"commit {revert.hash} undid it") if revert else ("published", "")
-            return RunWork(run_id, state, PREFIX + root, before, meta.hash, meta, reason, written)
+            return RunWork(run_id, state, name, before, meta.hash, meta, reason, written)
     try:
         branch = catalog.get_reference(PREFIX + run_id)
     except ReferenceNotFound:

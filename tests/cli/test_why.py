@@ -21,10 +21,14 @@ from typer.testing import CliRunner
 
 from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.pyiceberg_requests import to_change
+from nessie_ops.catalog.runwork import find_run
 from nessie_ops.cli import build_app
 from nessie_ops.cli.months import make_run
-from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Merge, NewCommit, ReferenceType
+from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Merge, NewCommit, Put, ReferenceType
+from nessie_ops.store import Store
+from nessie_ops.versioning import VersionStore
 from tests.server.helpers import running_server
+from tests.versioning.helpers import key, namespace
 
 SCHEMA = Schema(
     NestedField(1, "month", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
@@ -135,6 +139,19 @@ def test_what_a_run_wrote(lake: Lake, where: list[str]) -> None:
     assert "gold.t" in show(where, "r2").stdout
     missing = show(where, "nobody")
     assert missing.exit_code == 1 and "has published nothing" in str(missing.exception)
+
+
+def test_a_change_is_merged_for_all_its_runs() -> None:
+    versions = VersionStore(Store.open("sqlite://"))
+    said = {"nessie_ops.run_id": ("r7", "r8"), "nessie_ops.branch": ("ci/pr-1",)}
+    put = Put(key("gold"), namespace("gold"))
+    at = versions.commit("main", versions.get_reference("main").hash, NewCommit(message="m", properties=said), [put])
+    found = [find_run(versions, "main", run_id, lambda at, key: pytest.fail("no table")) for run_id in ("r7", "r8")]
+    versions.close()
+    assert [(row.state, row.branch, row.ends_at) for row in found] == [
+        ("published", "ci/pr-1", at.target_branch.hash)
+    ] * 2
+    assert [row.key for row in found[0].written] == ["gold"]
 
 
 def test_a_run_that_has_not_published(lake: Lake, where: list[str]) -> None:
