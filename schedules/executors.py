@@ -57,7 +57,7 @@ def choose(config: Mapping[str, object]) -> tuple[str, int | None]:
     text = os.environ.get(EXECUTOR_VARIABLE) or IN_PROCESS
     kind, colon, limit = text.partition(":")
     fits = kind in (IN_PROCESS, MULTIPROCESS) and (not colon or (kind == MULTIPROCESS and limit.isdecimal()))
-    if not fits or limit == "0":
+    if not fits or (limit and int(limit) < 1):
         raise BadRequest(f"{EXECUTOR_VARIABLE}: '{text[:40]}' is neither in_process, multiprocess nor multiprocess:4.")
     return kind, int(limit) if limit else None
 

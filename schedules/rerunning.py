@@ -97,20 +97,25 @@ def launch_reruns(context: dg.RunStatusSensorContext) -> dg.RunRequest | dg.Skip
     asked = context.dagster_run
     config: Any = asked.run_config
     given = config["ops"][_OP]["config"]
-    try:
-        run = find_newest(context.instance, given["run_id"])
-    except BadRequest as error:
-        return dg.SkipReason(error.message)
     assert context.repository_def is not None  # sensors of a code location have one
     job = context.repository_def.get_job(load_month.name)
     is_resume = given.get("mode", Mode.resume.name) == Mode.resume.name
-    done = succeeded(context.instance, run) if is_resume else set()
-    return plan(job, run, done, f"rerun {asked.run_id}")
+    try:
+        run = find_newest(context.instance, given["run_id"])
+        done = succeeded(context.instance, run) if is_resume else set()
+        return plan(job, run, done, f"rerun {asked.run_id}")
+    except BadRequest as error:
+        return dg.SkipReason(error.message)
 
 
 def plan(job: dg.JobDefinition, run: dg.DagsterRun, done: set[str], key: str) -> dg.RunRequest:
-    """The run that executes the steps of `job` which are not `done`, on the branch of `run`, with its settings."""
+    """The run that executes the steps of `job` which are not `done`, on the branch of `run`, with its settings.
+
+    BadRequest when all are done, as when a run's process died at its very end.
+    """
     left = [node.name for node in job.nodes if node.name not in done]
+    if not left:
+        raise BadRequest(f"mode: all steps of run {run.run_id} have succeeded; choose all_steps or new_main.")
     keys = [key for name in left for key in job.asset_layer.get_selected_entity_keys_for_node(NodeHandle(name, None))]
     root = root_of(run)
     config: Any = run.run_config

@@ -112,7 +112,9 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
         choose({"multiprocess": {}, "in_process": {}})
 
 
-@pytest.mark.parametrize("text", ["threads", "multiprocess:", "multiprocess:0", "in_process:2", "multiprocess:-1"])
+@pytest.mark.parametrize(
+    "text", ["threads", "multiprocess:", "multiprocess:0", "multiprocess:00", "in_process:2", "multiprocess:-1"]
+)
 def test_a_choice_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(EXECUTOR_VARIABLE, text)
     with pytest.raises(BadRequest, match=EXECUTOR_VARIABLE):

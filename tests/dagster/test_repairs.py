@@ -13,7 +13,7 @@ from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest, ReferenceConflict, ReferenceNotFound
 from nessie_ops.model import CheckResult, CommitHash, MergeRequestState, NewCommit, Put
 from schedules.repairs import open_read_only
-from schedules.rerunning import launch_reruns
+from schedules.rerunning import launch_reruns, plan
 from tests.versioning.helpers import key, table
 
 
@@ -182,6 +182,9 @@ def test_a_run_is_executed_again_once_on_its_branch(client: NessieClient, instan
     assert tags.items() <= found.tags.items(), "after the newest of the runs on that branch"
     resumed = asked(instance, run_id=first.run_id)
     assert isinstance(resumed, dg.RunRequest) and resumed.run_key != found.run_key
+    job = build().resolve_job_def("load_month")
+    with pytest.raises(BadRequest, match=r"all steps of run .* have succeeded"):
+        plan(job, again, {node.name for node in job.nodes}, "key")  # else an empty selection would be all of it
 
 
 @given_repository
