@@ -27,6 +27,7 @@ from assets.transforms.compaction import (
 from assets.transforms.months import FIRST, LAST, Month
 from assets.transforms.rules.bronze import ROWS_MATCH_DELIVERY
 from assets.transforms.tables import TABLES
+from nessie_ops.catalog.changes import size_of
 from nessie_ops.catalog.tablemetadata import TableMetadata
 from nessie_ops.client import NessieClient
 from nessie_ops.gc.rewriting import list_requirements
@@ -71,7 +72,7 @@ class Work(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of a table's current snapshot, as that says; `snapshots` are those that its metadata lists."""
+    """Of a table's current snapshot, as `changes.Size`; `snapshots` are those that its metadata lists."""
 
     files: int
     size_bytes: int
@@ -90,7 +91,10 @@ class Change(NamedTuple):
 def list_tables(
     client: NessieClient, at: CommitHash, patterns: Sequence[str], leave_out: Sequence[str]
 ) -> list[ContentKey]:
-    """The tables at a commit whose names match a pattern such as `silver.*` (none: all), and none of `leave_out`."""
+    """The tables at a commit whose names match a pattern such as `silver.*` (none: all), and none of `leave_out`.
+
+    Those without a namespace are left out: no engine reaches them.
+    """
     found, first = list[ContentKey](), None
     while True:
         page = client.list_entries(at, first=first, limit=_PAGE)
@@ -98,7 +102,8 @@ def list_tables(
         if len(page) < _PAGE:
             break
         first = page[-1].name
-    return [key for key in found if _matches(key, patterns or ("*",)) and not _matches(key, leave_out)]
+    reached = (key for key in found if len(key.elements) > 1)
+    return [key for key in reached if _matches(key, patterns or ("*",)) and not _matches(key, leave_out)]
 
 
 def look(spark: SparkSession, api: TableApi, ref: str, key: ContentKey, limits: Limits) -> Work:
@@ -203,11 +208,8 @@ def _shape(metadata: TableMetadata) -> Mapping[str, object]:
 
 
 def _size(metadata: TableMetadata) -> Size:
-    snapshots = metadata.json["snapshots"]
-    current = [each for each in snapshots if each["snapshot-id"] == metadata.current_snapshot_id]
-    totals: Mapping[str, str] = (current[0].get("summary") or {}) if current else {}
-    files, size, rows = (int(totals.get(f"total-{name}", 0)) for name in ("data-files", "files-size", "records"))
-    return Size(files, size, rows, len(snapshots))
+    size = size_of(metadata, metadata.current_snapshot_id)
+    return Size(size.files, size.size_bytes, size.rows, len(metadata.json["snapshots"]))
 
 
 def _months(spark: SparkSession, touched: Iterable[str]) -> list[Month]:

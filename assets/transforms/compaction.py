@@ -81,6 +81,7 @@ def rewrite_files(spark: SparkSession, table: str, limits: Thresholds, target_by
         "min-file-size-bytes": min(limits.small_file_bytes, target_bytes * 3 // 4),
         "max-file-size-bytes": 2**62,  # what is large stays as it is
         "min-input-files": limits.min_small_files,
+        "remove-dangling-deletes": "true",  # deletes of rows in files that are rewritten
     }
     pairs = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
     _call(spark, "rewrite_data_files", f"table => {_text(table)}, options => map({pairs})")

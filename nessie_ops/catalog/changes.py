@@ -128,7 +128,7 @@ def _describe(sides: _Sides, old_key: ContentKey, old: Content | None, key: Cont
     after = sides.load(sides.after, key) if isinstance(new, IcebergTable) else None
     before = after if old == new else _before(sides, old_key, old, new, after)
     ids = [_snapshot_of(side) for side in (old, new)]
-    sizes = [_size_of(side, id) for side, id in ((before, ids[0]), (after, ids[1]))]
+    sizes = [size_of(side, id) for side, id in ((before, ids[0]), (after, ids[1]))]
     added, removed, is_exact = _sums(after, ids[0], ids[1], sizes) if after else (Size(), sizes[0], True)
     schema = _schema(before, old, after) if isinstance(old, IcebergTable) and before and after else ()
     return Change(
@@ -170,7 +170,8 @@ def _snapshot_of(content: Content | None) -> int | None:
     return content.snapshot_id if isinstance(content, IcebergTable) and content.snapshot_id >= 0 else None
 
 
-def _size_of(metadata: TableMetadata | None, snapshot_id: int | None) -> Size:
+def size_of(metadata: TableMetadata | None, snapshot_id: int | None) -> Size:
+    """The size of one of a table's snapshots, as its summary says; nothing when the metadata does not list it."""
     snapshot = _snapshots(metadata).get(snapshot_id) if metadata else None
     if snapshot is None:
         return Size()

@@ -11,19 +11,21 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.maintenance import compare_sizes, list_tables
 from assets.run_branches import branch_name, ensure_namespaces, open_branch
 from assets.transforms.tables import CLEAN_FLIGHTS, NAMESPACES, create_table
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc.rewriting import MAINTENANCE
-from nessie_ops.model import QUARANTINED, CommitHash, ContentKey
+from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Delete, NewCommit, Put
 from resources.catalog import CatalogResource
 from resources.spark import EnvironmentSpark, SparkLake
 from resources.tables import TableApi
 from schedules.endings import quarantine_run
 from schedules.maintenance import MaintenanceConfig, to_limits
 from tests.dagster.garbage import ALL, errors
+from tests.versioning.helpers import key, table
 
 pytestmark = pytest.mark.spark
 
@@ -150,6 +152,32 @@ def test_tables_are_compacted_by_one_commit_and_the_past_stays_readable(
         assert past.table(TABLE).count() == 12
         assert past.table(TABLE).exceptAll(now.table(TABLE)).count() == 0
         assert sorted(row["id"] for row in past.table(extra).collect()) == [0, 1, 2, 3, 4]
+
+
+def test_rows_that_are_deleted_beside_their_files_stay_deleted(
+    lake: SparkLake, client: NessieClient, instance: dg.DagsterInstance, loaded: str
+) -> None:
+    with lake.session("main") as spark:
+        merged = "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
+        spark.sql(f"CREATE TABLE silver.beside (id INT, n INT) USING iceberg {merged}")
+        for number in range(4):
+            spark.sql(f"INSERT INTO silver.beside VALUES ({number}, 1), ({number}, 2)")
+        spark.sql("DELETE FROM silver.beside WHERE n = 2 AND id < 3")
+        before = head(client)
+        assert maintain(instance, tables=["silver.beside"]).success
+        [change] = compare_sizes(TableApi(CatalogResource()), (f"main@{before}", "main"), [key("silver.beside")])
+        assert (change.before.rows, change.after.rows, change.after.files) == (5, 5, 1)
+        assert change.before.files > 4 and count_files(spark, "silver.beside") == 1, "with what deletes rows"
+        assert spark.table("silver.beside").count() == 5
+        spark.sql("DROP TABLE silver.beside")
+
+
+def test_a_table_that_no_engine_reaches_stops_nothing(
+    client: NessieClient, instance: dg.DagsterInstance, loaded: str
+) -> None:
+    client.commit("main", head(client), NewCommit(message="by hand"), [Put(key("rootless"), table(1))])
+    assert list_tables(client, head(client), [], []) == [key(TABLE)]
+    client.commit("main", head(client), NewCommit(message="by hand"), [Delete(key("rootless"))])
 
 
 @pytest.mark.parametrize(
