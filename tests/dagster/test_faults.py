@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import dagster as dg
-import httpx
 import pytest
 
 from assets.runs import branch_of
@@ -20,10 +18,10 @@ from nessie_ops.client import NessieClient
 from nessie_ops.driving import end_abandoned
 from nessie_ops.model import QUARANTINED
 from nessie_ops.month_runs import resume_run, run_month
-from nessie_ops.runtime.home import store_url, warehouse_url
 from resources.spark import SparkLake
 from tests.dagster.months import check_month, loads_on_main
 from tests.ports import free_port
+from tests.server.processes import Served
 
 pytestmark = pytest.mark.spark
 
@@ -199,26 +197,7 @@ def test_interrupted_at_work_the_run_ends_and_publishes_nothing(
     assert end_abandoned(instance) == []
 
 
-@contextmanager
-def serving(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A catalog server of its own process on the home's data."""
-    arguments = ["--port", str(port), "--store", store_url(home), "--warehouse", warehouse_url(home)]
-    process = subprocess.Popen([sys.executable, "-m", "nessie_ops", "serve", *arguments], cwd=ROOT)
-    try:
-        while True:
-            assert process.poll() is None, "the server ended by itself"
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.05)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_the_server_killed_between_audit_and_publishing(
+def test_the_server_restarted_at_work_and_killed_between_audit_and_publishing(
     home: Path,
     client: NessieClient,
     instance: dg.DagsterInstance,
@@ -226,21 +205,25 @@ def test_the_server_killed_between_audit_and_publishing(
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before, loads, port = client.get_reference("main").hash, loads_on_main(client), free_port()
+    """The run does not notice the first, and goes on from where it was after the second."""
+    loads, port = loads_on_main(client), str(free_port())
     monkeypatch.setenv("NESSIE_OPS_URI", f"http://127.0.0.1:{port}")
-    with serving(home, port) as server:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Served(home, "--port", port))]
 
-        def kill_server(event: dg.DagsterEvent) -> None:
-            if event.is_step_success and event.step_key == "validated":
-                os.kill(server.pid, signal.SIGKILL)
-                server.wait()
+        def meddle(event: dg.DagsterEvent) -> None:
+            if event.is_step_success and event.step_key in ("bronze__flights", "validated"):
+                servers[-1].stop(signal.SIGKILL)
+                if event.step_key == "bronze__flights":
+                    servers.append(stack.enter_context(Served(home, "--port", port)))
 
-        result = run_month("2013-02", instance, source_dir=str(source), on_event=kill_server)
-    assert result.commit is None and "Is the server running?" in result.reason
-    assert client.get_reference("main").hash == before
-    with serving(home, port):
+        result = run_month("2013-02", instance, source_dir=str(source), on_event=meddle)
+        assert len(servers) == 2
+        assert result.commit is None and "Is the server running?" in result.reason
+        assert result.reason.startswith("the run failed: publish: ") and loads_on_main(client) == loads
+        stack.enter_context(Served(home, "--port", port))
         again = resume_run(result.run_id, instance)
         check_month(lake, source, "2013-02")
     assert again.branch == result.branch
-    assert again.commit == client.get_reference("main").hash != before
+    assert again.commit == client.get_reference("main").hash
     assert loads_on_main(client) == ["2013-02", *loads]
