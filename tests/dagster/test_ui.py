@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -20,6 +21,7 @@ from nessie_ops.client import NessieClient
 from nessie_ops.model import ContentKey
 from tests.browsers import open_page
 from tests.dagster.web import finish, list_again, pid_of, wait_for, web_interface
+from tests.use.pages import configuration
 
 # Dagster's client calls gql in a way that gql is giving up.
 pytestmark = pytest.mark.filterwarnings("ignore:Using variable_values:DeprecationWarning")
@@ -62,6 +64,77 @@ def test_a_launch_by_graphql_ends_on_main(
     event = instance.get_latest_materialization_event(dg.AssetKey("publish"))
     assert event and event.asset_materialization and event.run_id == run_id
     assert event.asset_materialization.metadata["nessie/commit"].value == head
+
+
+FACTS = """query($asset: AssetKeyInput!, $run: ID!) {
+  assetNodeOrError(assetKey: $asset) { ... on AssetNode { assetMaterializations(limit: 1) { runId partition
+    metadataEntries { label ... on TextMetadataEntry { text } ... on IntMetadataEntry { intValue }
+      ... on MarkdownMetadataEntry { mdStr } } } } }
+  runOrError(runId: $run) { ... on Run { jobName tags { key value } } } }"""
+
+
+def test_what_a_month_changed_is_shown_and_run_and_commit_name_each_other(
+    ui: int, graphql: DagsterGraphQLClient, client: NessieClient
+) -> None:
+    meta = client.get_commit(client.get_reference("main").hash)
+    names = meta.all_properties
+    [run_id] = names["nessie_ops.run_id"]
+    assert names["nessie_ops.run_url"] == (f"http://127.0.0.1:{ui}/runs/{run_id}",)
+    assert (names["nessie_ops.job"], names["nessie_ops.partition"]) == (("load_month",), ("2013-01",))
+    assert "silver.flights" in names["nessie_ops.assets"] and names["nessie_ops.code_version"][0]
+    ours = {
+        "nessie/branch": f"run/{run_id}",
+        "nessie/base_hash": meta.parent_commit_hashes[0],
+        "nessie/validated_hash": meta.parent_commit_hashes[1],
+    }
+
+    def shown(*path: str) -> dict[str, Any]:
+        """Metadata of the newest materialization; and tags of the run."""
+        found = graphql._execute(FACTS, {"asset": {"path": path}, "run": run_id})
+        [event] = found["assetNodeOrError"]["assetMaterializations"]
+        assert (event["runId"], event["partition"]) == (run_id, "2013-01")
+        tags = {tag["key"]: tag["value"] for tag in found["runOrError"]["tags"]}
+        assert {**ours, "nessie/merge_commit": meta.hash}.items() <= tags.items()
+        values = ("text", "intValue", "mdStr")
+        return {
+            row["label"]: next((row[name] for name in values if name in row), None) for row in event["metadataEntries"]
+        }
+
+    flights, published = shown("silver", "flights"), shown("publish")
+    assert {**ours, "nessie/commit": meta.hash, "nessie/target": "main"}.items() <= published.items()
+    rows, size = flights["rows_added"], flights["bytes_added"]  # numbers, which Dagster plots
+    assert rows == flights["dagster/row_count"] > 2000 and size > 10_000
+    assert published["rows_added"] > rows and published["bytes_added"] > size
+    line = f"| silver.flights | created | {rows:,} (+{rows:,} -0) |"
+    assert line in flights["changes"] and line in published["changes"]
+
+
+HERE = {"repositoryName": "__repository__", "repositoryLocationName": "nessie_ops"}
+IS_VALID = """query($job: PipelineSelector!, $config: RunConfigData!) {
+  isPipelineConfigValid(pipeline: $job, mode: "default", runConfigData: $config) { __typename
+    ... on RunConfigValidationInvalid { errors { message reason } } } }"""
+PEOPLES = {  # what a page of docs/use configures, and of which job
+    "rerun_month": ("launching.md", "prepare_rerun"),
+    "discard_run": ("launching.md", "discard_branch"),
+    "revert_run": ("launching.md", "revert_published"),
+    "open_past": ("launching.md", "open_state"),
+    "approve_request": ("merging.md", "approve"),
+    "close_request": ("merging.md", "close"),
+    "find_garbage": ("collection.md", "gc_sweep"),
+    "delete_garbage": ("collection.md", "gc_deleted"),
+}
+
+
+@pytest.mark.parametrize("job", PEOPLES)
+def test_a_launchpad_takes_what_the_pages_say_and_no_field_that_the_job_does_not_have(
+    graphql: DagsterGraphQLClient, job: str
+) -> None:
+    given = configuration(*PEOPLES[job])
+    for config, reasons in ((given, []), (given.replace("config:", "config:\n      odd: 1"), ["FIELD_NOT_DEFINED"])):
+        variables = {"job": {**HERE, "pipelineName": job}, "config": config}
+        found = graphql._execute(IS_VALID, variables)["isPipelineConfigValid"]
+        assert [error["reason"] for error in found.get("errors", [])] == reasons, found
+        assert (found["__typename"] == "PipelineConfigValidationValid") is not bool(reasons), found
 
 
 def test_two_launches_at_once_both_end_on_main(

@@ -14,14 +14,19 @@ from tests.use.site import open_site
 from tests.use.story import tell
 
 
+def take_pictures(home: Path, source: Path, images: Path) -> None:
+    """All of them, in a home without data that must be that of the environment; an AssertionError says what differs."""
+    with open_site(home, source, images) as site:
+        tell(site)
+
+
 def main(images: Path) -> None:
     """Take them in a home of its own, with deliveries of three days of each month."""
     with tempfile.TemporaryDirectory() as name:
         home, source = Path(name) / "home", Path(name) / "source"
         os.environ |= {"NESSIE_OPS_HOME": str(home), "DAGSTER_HOME": str(dagster_home(home))}
         copy_first_months(source)
-        with open_site(home, source, images) as site:
-            tell(site)
+        take_pictures(home, source, images)
     print(f"{len(list(images.glob('*.png')))} pictures in {images}")
 
 

@@ -22,6 +22,7 @@ from tests.dagster.web import wait_for, web_interface
 
 WIDTH, HEIGHT = 1280, 800
 PATIENCE_MS = 120_000  # a page takes a second on a quiet machine; this is to notice a hang
+_STEPS = "dagster.panel-width.run-gantt"
 _ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -40,6 +41,16 @@ class Site(NamedTuple):
     def open(self, path: str) -> Page:
         self.page.goto(f"{self.address}/{path}")
         return self.page
+
+    def open_run(self, run_id: str, step: str, color: str, *, steps_percent: int = 100) -> Page:
+        """A run's page, once that step has the colour of how it ended; the rest of the page is the run's log."""
+        # What was chosen on the page before is kept, so clicks would come to something else the next time.
+        self.page.evaluate("localStorage.setItem('GanttChartModePreference', '\"flat\"')")
+        self.page.evaluate(f"localStorage.setItem('{_STEPS}', '{steps_percent}')")
+        page = self.open(f"runs/{run_id}")
+        box = page.locator(f"[data-tooltip={step}][style*=accent-{color}]")  # it is drawn without at first
+        expect(box).to_be_in_viewport(timeout=PATIENCE_MS)
+        return page
 
     def launch_assets(self, job: str, partitions: str, config: str = "", *, picture: str = "") -> str:
         """The run launched by a job's *Materialize all*; the picture is of its dialog, or of its configuration."""
@@ -91,6 +102,8 @@ class Site(NamedTuple):
 
     def take(self, name: str, *texts: str, area: Locator | None = None, height: int = HEIGHT) -> None:
         """A picture of the page, or of the top of a part, once it shows all `texts` and nothing is being loaded."""
+        if area:
+            area.scroll_into_view_if_needed()
         for text in texts:
             found = (area or self.page.locator("body")).get_by_text(text).locator("visible=true").first
             expect(found).to_be_in_viewport(timeout=PATIENCE_MS)
