@@ -110,8 +110,8 @@ def _try(client: NessieClient, wanted: Wanted, execute: Execute, tell: Tell) -> 
 def _write(report: Report, folder: Path) -> None:
     markdown = to_markdown(report)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.md").write_text(markdown)
-    (folder / "summary.json").write_text(to_text(report))
+    (folder / "summary.md").write_text(markdown, encoding="utf-8")
+    (folder / "summary.json").write_text(to_text(report), encoding="utf-8")
     if shown := os.environ.get(STEP_SUMMARY):
-        with Path(shown).open("a") as file:
+        with Path(shown).open("a", encoding="utf-8") as file:
             file.write(markdown)

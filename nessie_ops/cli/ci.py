@@ -1,12 +1,14 @@
 """`nessie-ops ci`: a proposed change is loaded and checked on a branch of its own, merged or dropped.
 
 Exit codes: 0 done, and all blocking checks passed; 1 blocking checks failed, or it is not merged; 2 it cannot be
-asked, as the command, the catalog or Dagster's server are not right; 3 the run failed or was cancelled.
+asked, as the command, the catalog or Dagster's server are not right; 3 the run failed or was cancelled, or something
+broke that has no other code.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -137,6 +139,9 @@ def _answer(ask: Callable[[], Answer], as_json: bool) -> None:
     except KeyboardInterrupt:
         typer.echo("nessie-ops: interrupted", err=True)
         raise typer.Exit(NOT_ENDED) from None
+    except Exception as error:  # of Dagster, or of ours: Python's own exit code would say that checks have failed
+        traceback.print_exc()
+        raise typer.Exit(NOT_ENDED) from error
     if as_json:
         print_json(answer.value)
     else:
