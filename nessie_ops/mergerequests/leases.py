@@ -2,7 +2,7 @@
 
 A branch with the property `owner` = `nessie-ops` is deleted once its `expires_at` has passed, whatever its name, and
 never while somebody needs it: an open merge request, or whatever else the caller knows of.  A request from it that
-waits for a person's approval alone does not keep it, as nobody gave one in all that time: it is closed.  Doing all
+waits for a person's approval does not keep it, as nobody gave one in all that time: it is closed.  Doing all
 again changes nothing.  Knows nothing of runs; the caller says what time it is.
 """
 
@@ -71,9 +71,9 @@ def reap_expired(
 ) -> Reaped:
     """Delete the branches of ours whose time is over, or say which would be; `is_in_use` tells of a branch's runs."""
     opened = list(list_open(requests))
-    forgotten = {found.source: found.number for found in opened if found.needs_approval and not found.approved_by}
+    forgotten = {found.number: found.source for found in opened if found.needs_approval and not found.approved_by}
     asked = {found.target: found.number for found in opened}
-    asked |= {found.source: found.number for found in opened if forgotten.get(found.source) != found.number}
+    asked |= {found.source: found.number for found in opened if found.number not in forgotten}
     result = Reaped([], {}, {}, [])
     for branch in _list_owned(references):
         over = _is_over(branch, now)
@@ -85,10 +85,11 @@ def reap_expired(
             result.kept[branch.name] = "a run works on it"
         elif over and (dry_run or _delete(references, branch, now)):
             result.deleted.append(branch.name)
-            if number := forgotten.get(branch.name):
+            why = f"the time of its branch was over at {branch.properties[EXPIRES_AT]}"
+            for number in (number for number, source in forgotten.items() if source == branch.name):
                 result.closed.append(number)
                 if not dry_run:
-                    _close(requests, number, f"the time of its branch was over at {branch.properties[EXPIRES_AT]}", by)
+                    _close(requests, number, why, by)
         elif over:
             result.kept[branch.name] = "somebody changed it meanwhile"
     return result

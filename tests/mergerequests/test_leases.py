@@ -84,12 +84,19 @@ def test_a_change_that_nobody_approved_goes_with_its_branch(versions: VersionSto
         update(versions, name, 1, name)
         requests.create_merge_request(NewMergeRequest(source=name, needs_approval=True))
     requests.approve_merge_request(2, versions.get_reference("ci/approved").hash, by="ann")
+    versions.create_reference(ReferenceType.BRANCH, "release", head(versions))
+    for target, checks in (("main", ()), ("release", ("rows",))):  # into two targets, and one waits for a check, too
+        requests.create_merge_request(
+            NewMergeRequest(source="ci/forgotten", target=target, needs_approval=True, required_checks=checks)
+        )
     for dry_run in (True, False):
         found = reap_expired(references, requests, NOW, dry_run=dry_run)
-        assert (found.deleted, found.closed) == (["ci/forgotten"], [1])
+        assert (found.deleted, sorted(found.closed)) == (["ci/forgotten"], [1, 3])
         assert found.kept == {"ci/approved": "merge request 2 is open"}
-    closed = requests.get_merge_request(1)
-    assert closed.state == MergeRequestState.CLOSED and closed.outcome.startswith("the time of its branch was over at")
+    for number in (1, 3):
+        closed = requests.get_merge_request(number)
+        assert closed.state == MergeRequestState.CLOSED
+        assert closed.outcome.startswith("the time of its branch was over at")
 
 
 class Busy:
