@@ -37,6 +37,7 @@ class Child:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.dagster.child", *arguments],
                 cwd=ROOT,
+                env=os.environ | {"NESSIE_OPS_SPARK_MASTER": "local[*]"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

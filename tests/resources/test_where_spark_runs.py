@@ -1,4 +1,4 @@
-"""The same asset on a Spark Connect server and on a standalone cluster, by settings of the environment alone."""
+"""The same asset on a Spark Connect server, by settings of the environment alone, and in a forked process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark_servers import ON_LOOPBACK, connect_server, standalone_cluster
+from tests.spark_servers import connect_server
 
 pytestmark = pytest.mark.spark
 
@@ -27,23 +27,17 @@ def run_client(home: Path, program: Path = CLIENT, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def expected(spark: str) -> dict[str, object]:
-    total = sum(number * number for number in range(1000))
-    shared = {"succeeded": True, "sum": total, "on_main": False, "time_zone": "UTC", "handler_kept": True}
-    return {"spark": spark, **shared}
-
-
 def test_spark_connect(tmp_path: Path) -> None:
     with connect_server(tmp_path) as address:
         found = run_client(tmp_path, SPARK_REMOTE=address)
-    assert found == expected("pyspark.sql.connect.session")
-
-
-def test_standalone_cluster(tmp_path: Path) -> None:
-    with standalone_cluster(tmp_path, workers=1) as master:
-        found = run_client(tmp_path, NESSIE_OPS_SPARK_MASTER=master, NESSIE_OPS_SPARK_CONF=json.dumps(ON_LOOPBACK))
-        assert "Launching executor" in (tmp_path / "master.log").read_text()
-    assert found == expected("pyspark.sql.session")
+    assert found == {
+        "succeeded": True,
+        "spark": "pyspark.sql.connect.session",
+        "sum": sum(number * number for number in range(1000)),
+        "on_main": False,
+        "time_zone": "UTC",
+        "handler_kept": True,
+    }
 
 
 def test_a_forked_process_has_a_spark_of_its_own(tmp_path: Path) -> None:
