@@ -1,6 +1,7 @@
 """What a run wrote: the tables that differ between where its branch began and where it, or its commit, ends.
 
-A run is known by what it left in the catalog: the commit on the target that carries its id, or else its branch.
+A run is known by what it left in the catalog: the commit on the target that carries its id, or else its branch.  One
+commit may publish what several runs wrote on one branch; it does not tell which of them wrote what.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Catalog(History, Contents, Protocol):
 
 
 class RunWork(NamedTuple):
-    """A run: `published` (with its commit), `reverted`, `quarantined` or `open`; it read from the state `read_at`."""
+    """A run: `published` (with its commit), `reverted`, `quarantined` or `open`; it read from the state `read_at`.
+
+    `together` are all runs, in order, whose common work `written` is, when there are others.
+    """
 
     run_id: str
     state: str
@@ -42,6 +46,7 @@ class RunWork(NamedTuple):
     commit: CommitMeta | None
     reason: str
     written: list[Change]
+    together: tuple[str, ...] = ()
 
 
 def is_of_run(meta: CommitMeta, run_id: str) -> bool:
@@ -65,7 +70,9 @@ def find_run(catalog: Catalog, target: str, run_id: str, load: LoadMetadata) -> 
             written = list_changes(catalog, before, meta.hash, load)
             revert = undone.get(meta.hash)
             state, reason = ("reverted", f"commit {revert.hash} undid it") if revert else ("published", "")
-            return RunWork(run_id, state, name, before, meta.hash, meta, reason, written)
+            runs = meta.all_properties.get(RUN_IDS[0], ())
+            together = runs if len(runs) > 1 else ()
+            return RunWork(run_id, state, name, before, meta.hash, meta, reason, written, together)
     try:
         branch = catalog.get_reference(PREFIX + run_id)
     except ReferenceNotFound:

@@ -74,6 +74,8 @@ def show(
         print_rows(describe_commit(found.commit))
     if found.reason:
         typer.echo(f"because {found.reason}")
+    if found.together:
+        typer.echo(f"written by {len(found.together)} runs together: {', '.join(found.together)}")
     print_rows([(_name(row), row.key, _count_rows(row), str(row.snapshot_after or "")) for row in found.written])
     print_rows([("", row.key, line) for row in found.written for line in row.schema])
 

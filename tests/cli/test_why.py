@@ -54,7 +54,14 @@ class Lake:
             self.run(catalog, "r2", rows(3, "d"))
             self.newest = self.run(catalog, "r3", rows(4, "e"))
 
-    def run(self, catalog: NessieOpsCatalog, run_id: str, *appended: pa.Table, table: str = "gold.t") -> CommitHash:
+    def run(
+        self,
+        catalog: NessieOpsCatalog,
+        run_id: str,
+        *appended: pa.Table,
+        table: str = "gold.t",
+        runs: tuple[str, ...] = (),
+    ) -> CommitHash:
         versions = catalog.version_store
         base = versions.get_reference("main").hash
         versions.create_reference(ReferenceType.BRANCH, f"run/{run_id}", base)
@@ -65,7 +72,7 @@ class Lake:
         head = versions.get_reference(f"run/{run_id}").hash
         meta = NewCommit(
             message=f"Load {run_id}",
-            properties={"nessie_ops.run_id": (run_id,), "nessie_ops.checks": ("gold.t:keys_unique passed",)},
+            properties={"nessie_ops.run_id": runs or (run_id,), "nessie_ops.checks": ("gold.t:keys_unique passed",)},
         )
         merged = versions.merge("main", base, Merge(from_ref=f"run/{run_id}", from_hash=head, meta=meta))
         assert merged.resultant_target_hash
@@ -209,6 +216,7 @@ class Odd(Lake):
             self._rewrite(catalog)
             self.rewritten = versions.get_reference("main").hash
             catalog.rename_table("gold.t", "gold.renamed")
+            self.change = self.run(catalog, "both", rows(5, "x"), rows(6, "y"), table="gold.renamed", runs=("c1", "c2"))
             undone = self.run(catalog, "r4", rows(7, "z"), table="gold.renamed")
             meta = NewCommit(message="Revert", properties={"nessie_ops.reverted_commit": (undone,)})
             self.revert = str(versions.revert("main", None, undone, meta=meta).resultant_target_hash)
@@ -259,3 +267,12 @@ def test_odd_cases(odd: Odd, there: list[str]) -> None:
     found = json.loads(show(there, "r4", "--json").stdout)
     assert (found["state"], found["reason"]) == ("reverted", f"commit {odd.revert} undid it")
     assert [(row["key"], row["added"]["rows"]) for row in found["written"]] == [("gold.renamed", 1)]
+
+
+@pytest.mark.parametrize("run_id", ["c1", "c2"])
+def test_runs_whose_work_one_commit_published_are_named_together(odd: Odd, there: list[str], run_id: str) -> None:
+    found = json.loads(show(there, run_id, "--json").stdout)
+    assert (found["run_id"], found["state"], found["commit"]["hash"]) == (run_id, "published", odd.change)
+    assert found["together"] == ["c1", "c2"]
+    assert [(row["key"], row["added"]["rows"]) for row in found["written"]] == [("gold.renamed", 2)], "of both"
+    assert "written by 2 runs together: c1, c2" in show(there, run_id).stdout
