@@ -14,22 +14,21 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from dagster._utils.schedules import get_latest_completed_cron_tick, is_valid_cron_string
 
+from assets.published import walk
 from assets.run_branches import utc_now
 from assets.runs import content_key_of, key_of
+from assets.said import ASSETS
 from assets.transforms.tables import TABLES, Table
 from nessie_ops.catalog.runwork import REVERTED
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc.rewriting import MAINTENANCE
-from nessie_ops.model import CommitHash, CommitMeta, ContentKey, LogEntry
+from nessie_ops.model import CommitHash, CommitMeta, ContentKey
 from nessie_ops.model.repository import parse_duration
 from resources.catalog import CatalogResource
 
 NAME = "published_in_time"
 BY, WITHIN, LATENESS = "NESSIE_OPS_FRESH_BY", "NESSIE_OPS_FRESH_WITHIN", "NESSIE_OPS_FRESH_LATENESS"
-MAX_COMMITS = 10_000  # of main looked through; what is not found there is older than anybody asks for
-_ASSETS = "nessie_ops.assets"  # property of a published commit: the tables that its run loaded
-_PAGE = 250
 
 
 class FreshnessConfig(dg.Config):
@@ -99,30 +98,18 @@ def judge(client: NessieClient, main: str, tables: Iterable[Table], rule: Rule, 
 def find_published(client: NessieClient, head: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, CommitMeta]:
     """For each key the newest commit on the line from `head` that brought new data, or a run that found none."""
     missing, found, reverted = set(keys), dict[ContentKey, CommitMeta](), set[str]()
-    for entry in _walk(client, head):
+    for entry in walk(client, head, with_operations=True):
         if not missing:
             break
         properties = entry.commit_meta.all_properties
         reverted.update(properties.get(REVERTED, ()))
         if MAINTENANCE in properties or REVERTED in properties or entry.commit_meta.hash in reverted:
             continue
-        named, written = properties.get(_ASSETS, ()), {operation.key for operation in entry.operations or ()}
+        named, written = properties.get(ASSETS, ()), {operation.key for operation in entry.operations or ()}
         new = {key for key in missing if key in written or str(key) in named}
         found |= dict.fromkeys(new, entry.commit_meta)
         missing -= new
     return found
-
-
-def _walk(client: NessieClient, head: CommitHash) -> Iterator[LogEntry]:
-    at, seen = head, 0
-    while seen < MAX_COMMITS:
-        page = client.list_log(at, limit=_PAGE, with_operations=True)
-        new = page[1:] if seen else page
-        yield from new
-        if not new or len(page) < _PAGE:
-            return
-        seen += len(new)
-        at = page[-1].commit_meta.hash
 
 
 @dg.multi_asset_check(

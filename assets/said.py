@@ -12,7 +12,8 @@ from nessie_ops.client import without_user
 from nessie_ops.errors import BadRequest
 
 URL_VARIABLE = "NESSIE_OPS_DAGSTER_URL"
-ASSETS = "nessie_ops.assets"
+ASSETS = "nessie_ops.assets"  # the tables that were loaded
+PARTITION = "nessie_ops.partition"
 
 
 def properties_of(run: dg.DagsterRun) -> dict[str, str]:
@@ -21,7 +22,7 @@ def properties_of(run: dg.DagsterRun) -> dict[str, str]:
     return {
         "nessie_ops.run_id": run.run_id,
         "nessie_ops.job": run.job_name,
-        **({"nessie_ops.partition": month} if month else {}),
+        **({PARTITION: month} if month else {}),
         "nessie_ops.code_version": get_code_version(),
         **({"nessie_ops.run_url": url} if url else {}),
     }

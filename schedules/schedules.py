@@ -10,6 +10,8 @@ from dagster._core.storage.tags import (
 from assets.collection import shards
 from assets.merge_requests import list_waiting
 from assets.publish import publish
+from assets.published import list_months
+from assets.said import PARTITION
 from assets.tables import months
 from resources.catalog import CatalogResource
 from schedules.endings import FINISHED
@@ -31,9 +33,12 @@ nightly_reaping = dg.ScheduleDefinition(
 def load_next_month(context: dg.ScheduleEvaluationContext, catalog: CatalogResource) -> dg.RunRequest | dg.SkipReason:
     """The first month that was never published, one a day: past deliveries arrive as if they were new.
 
-    Months that a run is loading, or whose merge request waits, are left to these.
+    What Dagster has no record of, main's commits may tell: a change that was merged, a run of another instance.  Months
+    that a run is loading, or whose merge request waits, are left to these.
     """
+    client = catalog.client
     published = context.instance.get_materialized_partitions(publish.key)
+    published |= list_months(client, client.get_reference(catalog.main).hash)
     left = [key for key in months.get_partition_keys() if key not in published]
     if not left:
         return dg.SkipReason("all months are published")
@@ -90,7 +95,7 @@ def _list_asked_for(catalog: CatalogResource) -> set[str]:
         month
         for request in requests
         if request.target == catalog.main
-        for month in request.properties.get("nessie_ops.partition", ())
+        for month in request.properties.get(PARTITION, ())
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.published import list_months
 from nessie_ops.ci.trying import parse_lease
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
@@ -48,6 +49,7 @@ def test_a_change_of_everything_is_merged_as_one_commit(
     assert [log.commit_meta.message for log in client.list_log(commit.parent_commit_hashes[0])] == [
         "Create namespaces bronze, silver, gold"
     ]
+    assert list_months(client, commit.hash) == {"2013-01"}, "so no schedule loads it again"
     assert json.loads((summary / "summary.json").read_text()) == first.value
     assert "ci/first: passed" in (summary / "summary.md").read_text()
 

@@ -11,17 +11,26 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from assets.run_branches import branch_name, open_branch, quarantine
 from assets.tables import months
-from assets.transforms.tables import NAMESPACES
+from assets.transforms.tables import NAMESPACES, TABLES
 from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import QUARANTINED, NewMergeRequest, ReferenceType
+from nessie_ops.model import (
+    QUARANTINED,
+    ContentKey,
+    IcebergTable,
+    NewCommit,
+    NewMergeRequest,
+    Put,
+    ReferenceType,
+)
 from resources.catalog import CatalogResource
 from schedules.endings import is_live, quarantine_run
 from schedules.schedules import load_next_month
 from schedules.sensors import quarantine_cancelled, quarantine_failed
 from schedules.times import check_names, get_cron
 
+MONTHLY = tuple(table.name for table in TABLES.values() if table.monthly)
 ORIGIN = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("nessie_ops"), "repository"), "load_month")
 
 
@@ -186,6 +195,14 @@ def test_a_time_of_quarantine_that_is_none_stops_the_reaper(
     assert reason_of(client, run) == "for a test"
 
 
+def merge_change(client: NessieClient, month: str, name: str, tables: tuple[str, ...]) -> None:
+    """What merging a change of some tables leaves on main."""
+    content = IcebergTable(metadata_location="file:///m.json", snapshot_id=1, schema_id=0, spec_id=0, sort_order_id=0)
+    properties = {"nessie_ops.partition": (month,), "nessie_ops.assets": tables, "nessie_ops.run_id": (name,)}
+    meta = NewCommit(message=f"Merge ci/{name}", properties=properties)
+    client.commit("main", client.get_reference("main").hash, meta, [Put(ContentKey.of(name), content)])
+
+
 def test_the_clock_loads_the_first_month_that_nobody_has_published_or_is_at(client: NessieClient) -> None:
     with dg.instance_for_test() as instance:
 
@@ -220,8 +237,16 @@ def test_the_clock_loads_the_first_month_that_nobody_has_published_or_is_at(clie
         client.close_merge_request(asked.number, "for a test")
         again = evaluate()
         assert isinstance(again, dg.RunRequest) and again.partition_key == "2013-02"
-        for month in months.get_partition_keys():
+        *before, november, december = months.get_partition_keys()
+        for month in before:
             publish(month)
+        merge_change(client, november, "one", MONTHLY[:1])
+        fifth = evaluate()
+        assert isinstance(fifth, dg.RunRequest) and fifth.partition_key == november, "one table is not the month"
+        merge_change(client, november, "others", MONTHLY[1:])
+        sixth = evaluate()
+        assert isinstance(sixth, dg.RunRequest) and sixth.partition_key == december, "main has it"
+        publish(december)
         assert isinstance(evaluate(), dg.SkipReason)
 
 
