@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import dagster as dg
 from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
@@ -40,6 +41,14 @@ PUBLISH_VARIABLE = "NESSIE_OPS_PUBLISH"
 MAX_SUMMARY = 1_000  # characters of what a check found
 
 
+def usual_publish() -> str:
+    """How runs end that do not say it: NESSIE_OPS_PUBLISH, which is `merge` or `sensor`, else merge; BadRequest."""
+    text = os.environ.get(PUBLISH_VARIABLE) or "merge"
+    if text not in ("merge", "sensor"):
+        raise BadRequest(f"{PUBLISH_VARIABLE}: '{text[:40]}' is neither merge nor sensor.")
+    return text
+
+
 class PublishConfig(dg.Config):
     """`publish`: `merge`, or `sensor` to ask by a merge request that a sensor follows; empty: NESSIE_OPS_PUBLISH.
 
@@ -47,18 +56,15 @@ class PublishConfig(dg.Config):
     the request's, by default the run's tag `user`, else the job.
     """
 
-    publish: str = ""
+    publish: Literal["", "merge", "sensor"] = ""  # so another word is refused when the run is launched
     needs_approval: bool = False
     author: str = ""
 
     def waits(self) -> bool:
-        """Whether the run ends with a merge request; BadRequest for another word, and to merge without approval."""
-        text = self.publish or os.environ.get(PUBLISH_VARIABLE) or "merge"
-        if text not in ("merge", "sensor"):
-            raise BadRequest(f"publish: '{text[:40]}' is neither merge nor sensor.")
+        """Whether the run ends with a merge request; BadRequest when it is to merge without the approval it needs."""
         if self.needs_approval and self.publish == "merge":
             raise BadRequest("needs_approval: a run that merges waits for nobody; use it with publish: sensor.")
-        return text == "sensor" or self.needs_approval
+        return (self.publish or usual_publish()) == "sensor" or self.needs_approval
 
 
 def build_validated(further: Sequence[dg.AssetKey] = ()) -> dg.AssetsDefinition:

@@ -13,7 +13,7 @@ from assets.checks import all_checks
 from assets.collection import collection_assets, collection_checks
 from assets.freshness import freshness_check
 from assets.gold import gold_assets
-from assets.publish import build_validated, publish, validated
+from assets.publish import build_validated, publish, usual_publish, validated
 from assets.silver import silver_assets
 from resources.catalog import CatalogResource
 from resources.collection import GarbageCollection
@@ -45,8 +45,9 @@ def build(external: Sequence[dg.AssetsDefinition] = ()) -> dg.Definitions:
     """The definitions; each call gives new ones, with resources that take their settings from the environment.
 
     `external` are assets made by `assets.pipes.external_table`, which are validated and published with the others, or
-    stand in for those of the same keys.
+    stand in for those of the same keys.  BadRequest when a variable of the environment cannot be meant.
     """
+    usual_publish()  # asked for by the last step of a run, and told to whoever starts Dagster
     catalog = CatalogResource()
     replaced = {asset.key for asset in external}
     further = [asset.key for asset in external if asset.key not in validated.dependency_keys]

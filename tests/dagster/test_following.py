@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
+from dagster._core.execution.api import create_execution_plan
 
 from assets.merge_requests import ask_to_merge
 from assets.publish import PublishConfig
@@ -177,6 +178,18 @@ def test_approval_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PublishConfig(needs_approval=True).waits() and not PublishConfig().waits()
     with pytest.raises(BadRequest, match="needs_approval"):
         PublishConfig(publish="merge", needs_approval=True).waits()
+
+
+def test_a_word_for_how_runs_end_that_is_none_is_told_before_any_run(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = build().resolve_job_def("load_month")
+    config = {"ops": {"publish": {"config": {"publish": "sensors"}}}}
+    with pytest.raises(dg.DagsterInvalidConfigError, match=r"merge.*sensor"):
+        create_execution_plan(job, config)
+    monkeypatch.setenv("NESSIE_OPS_PUBLISH", "sensors")
+    with pytest.raises(BadRequest, match=r"^NESSIE_OPS_PUBLISH: 'sensors' is neither merge nor sensor"):
+        build()
 
 
 def test_an_approval_says_whose(client: NessieClient, instance: dg.DagsterInstance) -> None:
