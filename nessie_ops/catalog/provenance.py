@@ -7,12 +7,14 @@ is found by halves: the history of one table costs one pass over the log and som
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nessie_ops.errors import BadRequest, ContentNotFound
+from nessie_ops.errors import BadRequest, ContentNotFound, MetadataUnavailable, NessieOpsError
 from nessie_ops.model import CommitHash, CommitMeta, Content, ContentKey, Delete, IcebergTable, LogEntry, PutLog
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
 MAX_FILES = 1_000  # with rows of a predicate, that are told
@@ -120,16 +122,19 @@ def _has(load: Load, version: Version, snapshot_id: int) -> bool:
 def trace(history: History, head: CommitHash, key: ContentKey, load: Load, wanted: Wanted) -> list[Origin]:
     """The snapshots that `wanted` asks for, each with the commit that brought it; newest first.
 
-    ContentNotFound when `key` is no table at `head`; BadRequest when there is no such snapshot, file or column.
+    ContentNotFound when `key` is no table at `head`; BadRequest when there is no such snapshot, file or column;
+    MetadataUnavailable when the table's manifests or data cannot be read.
     """
     versions = list(list_versions(history, head, key))
     if not versions:
         raise ContentNotFound(f"'{key}' is no table at {head}{_tell_deletion(history, head, key)}.", key)
     table = load(head, key)
     known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    with _reading(key):
+        chosen = _choose(table, wanted)
     return [
         Origin(id, _summary(known.get(id) if id is not None else None), _commit_of(versions, id, load), tuple(files))
-        for id, files in _choose(table, wanted)
+        for id, files in chosen
     ]
 
 
@@ -196,19 +201,41 @@ def _files_with(table: Table, predicate: str, snapshot_id: int) -> set[str]:
     """Data files that hold rows for which a predicate is true, at most MAX_FILES; BadRequest when it cannot be read."""
     from pyiceberg.io.pyarrow import ArrowScan
 
-    try:
-        scan: Any = table.scan(row_filter=predicate, snapshot_id=snapshot_id)
-        tasks = list(scan.plan_files())
-    except Exception as error:  # of PyIceberg's parser and of its binding to the schema
-        raise BadRequest(f"row: '{predicate[:200]}' cannot be read: {str(error)[:300]}") from error
+    scan: Any = table.scan(row_filter=_parse(table, predicate), snapshot_id=snapshot_id)
     found: set[str] = set()
-    for task in tasks:
+    for task in scan.plan_files():
         reader = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter, scan.case_sensitive, limit=1)
         if reader.to_table([task]).num_rows:
             found.add(task.file.file_path)
         if len(found) == MAX_FILES:
             break
     return found
+
+
+def _parse(table: Table, predicate: str) -> BooleanExpression:
+    """The predicate, which names columns of the table and compares them with what they can hold."""
+    from pyiceberg.expressions.parser import parse
+    from pyiceberg.expressions.visitors import bind
+    from pyiceberg.io.pyarrow import expression_to_pyarrow
+
+    try:
+        expression = parse(predicate)
+        expression_to_pyarrow(bind(table.schema(), expression, case_sensitive=True))
+    except Exception as error:  # the parser's and those of each type have no base in common
+        raise BadRequest(f"row: '{predicate[:200]}' cannot be read: {str(error)[:300]}") from error
+    return expression
+
+
+@contextmanager
+def _reading(key: ContentKey) -> Iterator[None]:
+    """Raise MetadataUnavailable for what goes wrong with files, of which PyIceberg hands on what the storage raises."""
+    try:
+        yield
+    except NessieOpsError:
+        raise
+    except Exception as error:
+        message = f"files of '{key}' cannot be read: {type(error).__name__}: {str(error)[:300]}"
+        raise MetadataUnavailable(message) from error
 
 
 def _summary(snapshot: Any) -> dict[str, str]:

@@ -24,6 +24,7 @@ from nessie_ops.catalog.pyiceberg_requests import to_change
 from nessie_ops.catalog.runwork import find_run
 from nessie_ops.cli import build_app
 from nessie_ops.cli.months import make_run
+from nessie_ops.errors import MetadataUnavailable
 from nessie_ops.model import QUARANTINED, CommitHash, ContentKey, Merge, NewCommit, Put, ReferenceType
 from nessie_ops.store import Store
 from nessie_ops.versioning import VersionStore
@@ -182,12 +183,30 @@ def test_a_run_that_has_not_published(lake: Lake, where: list[str]) -> None:
         (["--file", "nowhere.parquet"], "file: no data"),
         (["--row", "colour = 'red'"], "row: "),
         (["--row", "((("], "row: "),
+        (["--row", "month = 'May'"], "row: 'month = 'May'' cannot be read"),
         (["--row", "month = 1", "--file", "x"], "give one of"),
     ],
 )
 def test_what_cannot_be_answered(where: list[str], arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(build_app(lambda **options: None), ["why", "gold.t", *arguments, *where])
     assert result.exit_code == 1 and message in str(result.exception)
+
+
+def test_files_that_cannot_be_read_are_not_the_predicates_fault(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    words = ["why", "gold.t", "--row", "month = 3", "--store", lake.store, "--warehouse", lake.warehouse]
+
+    def fail() -> str:
+        result = CliRunner().invoke(build_app(lambda **options: None), words)
+        assert isinstance(result.exception, MetadataUnavailable)
+        return result.exception.message
+
+    [file] = ask(words[4:], *words[2:4])[0]["files"]
+    Path(file.removeprefix("file://")).unlink()
+    assert fail().startswith("files of 'gold.t' cannot be read: FileNotFoundError: ")
+    for path in tmp_path.rglob("snap-*.avro"):
+        path.write_bytes(b"damaged")
+    assert fail().startswith("files of 'gold.t' cannot be read: ")
 
 
 def test_people_read_it(lake: Lake) -> None:
