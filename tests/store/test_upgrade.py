@@ -17,11 +17,14 @@ from typer.testing import CliRunner
 
 from nessie_ops.cli import build_app
 from nessie_ops.errors import BadRequest, StoreFormatError
+from nessie_ops.events import Webhooks
+from nessie_ops.mergerequests import MergeRequests
+from nessie_ops.model import NewMergeRequest, NewSubscriber, ReferenceType
 from nessie_ops.store import Store, migrations, tables, upgrade_store
 from nessie_ops.versioning import VersionStore
 from nessie_ops.versioning.check import check
 from tests.databases import execute
-from tests.golden.make import DATABASES, EXPECTED, describe
+from tests.golden.make import DATABASES, EXPECTED, describe, make
 from tests.versioning.helpers import update
 
 
@@ -102,6 +105,46 @@ def test_format_2_is_upgraded_on_every_database(database_url: str) -> None:
     with closing(VersionStore.open(database_url)) as versions:
         assert versions.get_reference("main").hash == head
         update(versions, "t", 2)
+
+
+def make_format_3(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store as version 3 of the format had it, in use: a history, a webhook, a request that may be repeated."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "FORMAT", 3)
+        patch.setattr(tables, "ALL", [table for table in tables.ALL if table.name != "merge_request"])
+        versions = make(url)
+        Webhooks(versions).create_subscriber(NewSubscriber(name="hook", url="http://127.0.0.1:9/"))
+        versions.close()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+def test_what_a_store_of_format_3_holds_outlives_its_upgrade(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_format_3(database_url, monkeypatch)
+    before = describe_schema(database_url)
+    if database_url.startswith("sqlite"):
+        shutil.copy(DATABASES[2], tmp_path / "released.db")
+        assert describe_schema(f"sqlite:///{tmp_path}/released.db") == before, "as it was released"
+    done = CliRunner().invoke(
+        build_app(lambda **options: None), ["store", "upgrade", "--store", database_url, "--json"]
+    )
+    assert json.loads(done.stdout)["after"] == tables.FORMAT
+    after = describe_schema(database_url)
+    assert set(after) - set(before) == {"merge_request"} and before.items() <= after.items()
+
+    with closing(VersionStore.open(database_url)) as versions:
+        assert describe(versions) == json.loads(EXPECTED.read_text())
+        assert list(check(versions._store, lambda what, count: None)) == []
+        [hook] = Webhooks(versions).list_subscribers()
+        assert hook.name == "hook" and hook.active
+        requests = MergeRequests(versions)
+        assert requests.list_merge_requests() == []
+        versions.create_reference(ReferenceType.BRANCH, "run/2", versions.get_reference("main").hash)
+        update(versions, "more", 1, "run/2")
+        asked = requests.create_merge_request(NewMergeRequest(source="run/2"))
+        merged = requests.merge_merge_request(asked.number)
+        assert (asked.number, merged.merge_hash) == (1, versions.get_reference("main").hash)
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
