@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from nessie_ops.events import Delivery, Networks, Policy, Webhooks
-from nessie_ops.model import Event, EventKind, NewSubscriber, ReferenceType, Subscriber
+from nessie_ops.mergerequests import MergeRequests
+from nessie_ops.model import Event, EventKind, NewMergeRequest, NewSubscriber, ReferenceType, Subscriber
 from nessie_ops.store import subscribers
 from nessie_ops.versioning import VersionStore
 from tests.events.receivers import SECRET, Receiver
@@ -83,6 +84,29 @@ def test_it_tells_what_was_asked_for(versions: VersionStore, webhooks: Webhooks)
         update(versions, "t", 2)
         wait_until(webhooks, lambda hook: hook.cursor == 5)
     assert receiver.seqs() == [4]
+
+
+def test_a_merge_by_a_merge_request_is_told_at_once_and_whole(versions: VersionStore, webhooks: Webhooks) -> None:
+    update(versions, "t", 1)
+    versions.create_reference(ReferenceType.BRANCH, "run/1", head(versions))
+    at = update(versions, "u", 1, branch="run/1")
+    requests = MergeRequests(versions)
+    new = NewMergeRequest(
+        source="run/1", title="Load May", author="ann", delete_source=True, properties={"nessie_ops.run_id": ("7",)}
+    )
+    with Receiver() as receiver, delivering(versions, QUICK._replace(poll_s=600)):
+        add(webhooks, receiver.url, kinds=(EventKind.MERGE, EventKind.REFERENCE_DELETED))
+        before, merged = head(versions), requests.merge_merge_request(requests.create_merge_request(new).number)
+        merge, deleted = receiver.wait_for(2)
+    assert (merge.kind, merge.reference) == (EventKind.MERGE, "main")
+    assert (merge.hash_before, merge.hash_after) == (before, merged.merge_hash)
+    [commit] = merge.commits
+    assert commit.commit_meta == versions.get_commit(merge.hash_after)
+    assert (commit.commit_meta.message, commit.commit_meta.authors) == ("Load May", ("ann",))
+    assert commit.commit_meta.all_properties == {"nessie_ops.run_id": ("7",), "nessie_ops.merge_request": ("1",)}
+    assert commit.commit_meta.parent_commit_hashes == (before, at)
+    assert [str(operation.key) for operation in commit.operations] == ["u"]
+    assert (deleted.kind, deleted.reference, deleted.hash_before) == (EventKind.REFERENCE_DELETED, "run/1", at)
 
 
 def test_what_fails_is_tried_again_before_what_follows(versions: VersionStore, webhooks: Webhooks) -> None:
