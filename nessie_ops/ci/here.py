@@ -10,6 +10,7 @@ from assets.runs import READ_AT, evaluations
 from assets.said import run_url
 from nessie_ops.ci.outcomes import CheckOutcome, Execute, Execution, Task, Tell
 from nessie_ops.ci.selection import table_of
+from nessie_ops.ci.steps import Steps
 from nessie_ops.driving import DRIVER_TAG, create_part, driving, end_abandoned, execute, get_job, without_console
 from schedules.endings import get_reason
 from schedules.jobs import load_on_branch
@@ -34,28 +35,24 @@ def run_here(instance: dg.DagsterInstance) -> Execute:
 
 
 class Teller:
-    """Tells of each step of a run once it has ended, with the rows of its table and its failed checks."""
+    """Tells of each step of a run."""
 
     def __init__(self, tell: Tell) -> None:
-        self._tell, self._started, self._notes = tell, time.monotonic(), list[str]()
+        self._steps = Steps(tell)
 
     def __call__(self, event: dg.DagsterEvent) -> None:
+        step, now = event.step_key or "", time.monotonic()
         if event.event_type == dg.DagsterEventType.STEP_START:
-            self._started, self._notes = time.monotonic(), []
+            self._steps.begin(step, now)
         elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
-            self._notes += _rows(event.step_materialization_data.materialization)
+            rows = event.step_materialization_data.materialization.metadata.get("dagster/row_count")
+            if rows and isinstance(rows.value, int):
+                self._steps.add_rows(step, rows.value)
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             found = event.asset_check_evaluation_data
-            if not found.passed:
-                self._notes.append(f"{found.check_name} is broken")
+            self._steps.add_check(step, found.check_name, passed=found.passed)
         elif event.is_step_success or event.is_step_failure:
-            word, seconds = "ok" if event.is_step_success else "FAILED", time.monotonic() - self._started
-            self._tell(f"{word:7} {event.step_key or '':28} {seconds:5.1f} s  {', '.join(self._notes)}".rstrip())
-
-
-def _rows(materialization: dg.AssetMaterialization) -> list[str]:
-    rows = materialization.metadata.get("dagster/row_count")
-    return [f"{rows.value:,} rows"] if rows else []
+            self._steps.end(step, now, has_failed=event.is_step_failure)
 
 
 def _result(instance: dg.DagsterInstance, run: dg.DagsterRun, month: str) -> Execution:

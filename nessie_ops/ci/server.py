@@ -21,6 +21,7 @@ from assets.runs import READ_AT
 from nessie_ops.ci.graphql import EVENTS, JOBS, LAUNCH, LAUNCHED, LOCATIONS, TERMINATE
 from nessie_ops.ci.outcomes import CheckOutcome, Execution, Task, Tell
 from nessie_ops.ci.selection import is_blocking, table_of
+from nessie_ops.ci.steps import Steps
 from nessie_ops.client import without_user
 from nessie_ops.errors import BadRequest, StoreUnavailable
 from schedules.jobs import load_on_branch
@@ -176,8 +177,7 @@ class _Followed:
         self.cursor: str | None = None
         self.checks: list[CheckOutcome] = []
         self.errors: list[str] = []
-        self._began: dict[str, float] = {}
-        self._notes: dict[str, list[str]] = {}
+        self._steps = Steps(tell)
 
     @property
     def reason(self) -> str:
@@ -191,15 +191,15 @@ class _Followed:
     def add(self, event: Mapping[str, Any]) -> None:
         kind, step = event["__typename"], event.get("stepKey") or ""
         if kind == "ExecutionStepStartEvent":
-            self._began[step] = float(event["timestamp"])
-            self.tell(f"begins  {step}")
+            self._steps.begin(step, float(event["timestamp"]) / 1000)
         elif kind == "MaterializationEvent":
             rows = _values(event["metadataEntries"]).get("dagster/row_count")
-            self._notes.setdefault(step, []).extend([f"{int(rows):,} rows"] if rows is not None else [])
+            if rows is not None:
+                self._steps.add_rows(step, int(rows))
         elif kind == "AssetCheckEvaluationEvent":
             check = self._read_check(event["evaluation"])
             self.checks.append(check)
-            self._notes.setdefault(step, []).extend([] if check.passed else [f"{check.name} is broken"])
+            self._steps.add_check(step, check.name, passed=check.passed)
         elif kind in ("ExecutionStepSuccessEvent", "ExecutionStepFailureEvent"):
             self._end_step(event, step)
         elif kind in ("RunFailureEvent", "RunCanceledEvent", "RunEnqueuedEvent", "RunStartEvent"):
@@ -211,9 +211,7 @@ class _Followed:
             error = event.get("error") or {}
             text = ((error.get("causes") or [error])[0].get("message") or "no message").strip()
             self.errors.append(f"{step}: {text.splitlines()[0] if text else 'no message'}")
-        seconds = (float(event["timestamp"]) - self._began.get(step, float(event["timestamp"]))) / 1000
-        notes = ", ".join(self._notes.pop(step, []))
-        self.tell(f"{'FAILED' if has_failed else 'ok':7} {step:28} {seconds:5.1f} s  {notes}".rstrip())
+        self._steps.end(step, float(event["timestamp"]) / 1000, has_failed=has_failed)
 
     def _read_check(self, found: Mapping[str, Any]) -> CheckOutcome:
         values = _values(found["metadataEntries"])

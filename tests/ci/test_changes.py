@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +68,9 @@ def test_what_is_not_selected_is_read_from_main(small: Ran, home: Path, client: 
     assert branch.properties["base_hash"] == found["branch"]["base"]
     assert branch.properties["expires_at"] == found["branch"]["expiresAt"]
     assert branch.hash == found["branch"]["head"] != found["branch"]["base"]
-    assert "gold_airport_hourly" in small.err and "check_gold_airport_hourly" in small.err, "steps are told"
+    told = r"(?s)begins  check_gold_airport_hourly\n.*ok {6}check_gold_airport_hourly +[\d.]+ s  \d checks passed\n"
+    assert re.search(r"ok {6}gold__airport_hourly +[\d.]+ s  [\d,]+ rows\n", small.err), small.err
+    assert re.search(told, small.err), small.err
     text = (home / "small/summary.md").read_text()
     assert "| `gold.airport_hourly` | changed |" in text and "No table's columns changed." in text
 

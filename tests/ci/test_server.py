@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,7 +68,8 @@ def test_a_change_runs_on_the_server(url: str, ci: Command, client: NessieClient
     text = (tmp_path / "summary.md").read_text()
     assert run["url"] == f"{proxy}/runs/{run['runId']}" and run["url"] in text
     assert "secret" not in f"{text}{found}"
-    assert "check_gold_airport_hourly" in found.err and "begins" in found.err
+    told = r"(?s)begins  check_gold_airport_hourly\n.*ok {6}check_gold_airport_hourly +[\d.]+ s  \d checks passed\n"
+    assert re.search(told, found.err), found.err
     assert {check["table"] for check in found.value["checks"]} == {"gold.airport_hourly"}
     with open_instance(home) as instance:
         [ran] = instance.get_runs(dg.RunsFilter(tags={"nessie/branch": "ci/there"}))
