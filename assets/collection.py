@@ -20,6 +20,7 @@ from assets.collection_settings import (
     read_policies,
     read_settings,
 )
+from assets.facts import stopwatch
 from assets.runs import remembered
 from nessie_ops.errors import BadRequest, NessieOpsError
 from nessie_ops.gc import expire, report
@@ -49,7 +50,7 @@ shards = dg.StaticPartitionsDefinition([f"{number:02}" for number in range(SHARD
 def gc_plan(
     context: dg.AssetExecutionContext, config: PlanConfig, collection: GarbageCollection
 ) -> dg.MaterializeResult:
-    id = context.run.run_id
+    took, id = stopwatch(), context.run.run_id
     keep = parse_duration(config.keep_live_sets, "keep_live_sets")
     with collection.open(context.log.info) as parts:
         policies = read_policies(config, parts)
@@ -59,7 +60,8 @@ def gc_plan(
         references = parts.sets.list_references(record.number)
     context.instance.add_run_tags(id, {LIVE_SET_TAG: id})
     cutoffs = dg.MetadataValue.json({reference.name: reference.bound for reference in references})
-    return dg.MaterializeResult(metadata={LIVE_SET_TAG: id, "references": len(references), "cutoffs": cutoffs})
+    facts: Facts = {LIVE_SET_TAG: id, "references": len(references), "cutoffs": cutoffs, **took()}
+    return dg.MaterializeResult(metadata=facts)
 
 
 @dg.asset(
@@ -71,6 +73,7 @@ def gc_plan(
     description="The live versions of tables and views, found from the references of each shard.",
 )
 def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) -> Iterator[Event]:
+    took = stopwatch()
     with collection.open(context.log.info) as parts:
         record, failure = _live_set(context, parts), None
         try:
@@ -79,7 +82,7 @@ def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) ->
                 record = runs.identify(parts.sets, parts.source, record.id, parts.context, mine)
         except Exception as error:
             failure = error
-        yield from _finish(context, _marked(context, parts, record), failure)
+        yield from _finish(context, _marked(context, parts, record), took(), failure)
 
 
 @dg.asset(
@@ -92,6 +95,7 @@ def gc_mark(context: dg.AssetExecutionContext, collection: GarbageCollection) ->
     description="The files that nothing needs, found in the folders of each shard and recorded; deletes nothing.",
 )
 def gc_sweep(context: dg.AssetExecutionContext, config: SweepConfig, collection: GarbageCollection) -> Iterator[Event]:
+    took = stopwatch()
     with collection.open(context.log.info) as parts:
         record, failure = _live_set(context, parts), None
         run = _Sweep(context, parts, read_settings(config, parts, record))
@@ -102,7 +106,7 @@ def gc_sweep(context: dg.AssetExecutionContext, config: SweepConfig, collection:
             failure = error
         if record.figures != "{}" and not is_as_begun(config, parts, record):
             context.log.warning(f"The sweep of this live set has begun with other settings: {record.figures}")
-        yield from _finish(context, run.facts(record), failure, is_dry_run=config.dry_run)
+        yield from _finish(context, run.facts(record), took(), failure, is_dry_run=config.dry_run)
 
 
 @dg.asset_check(asset=gc_sweep, blocking=True, description="No head needs a file that is to be deleted.")
@@ -130,9 +134,11 @@ def nothing_left_out(context: dg.AssetCheckExecutionContext, collection: Garbage
 def gc_deleted(
     context: dg.AssetExecutionContext, config: DeletionConfig, collection: GarbageCollection
 ) -> Iterator[Event]:
+    took = stopwatch()
     with collection.open(context.log.info) as parts:
         record = _to_delete(context, config, parts)
         facts, why = _delete(parts, record, config)
+    facts = {**facts, **took()}
     if why:
         raise dg.Failure(why, metadata=facts)
     if config.dry_run:
@@ -150,14 +156,15 @@ def gc_deleted(
 def store_purged(
     context: dg.AssetExecutionContext, config: PurgeConfig, collection: GarbageCollection
 ) -> Iterator[Event]:
-    grace = parse_duration(config.grace, "grace")
+    took, grace = stopwatch(), parse_duration(config.grace, "grace")
     with collection.open_store() as versions:
         if versions is None:
             left_out = "the catalog is another server's; set NESSIE_OPS_STORE"
             yield dg.AssetObservation(context.asset_key, metadata={"left_out": left_out})
             return
         done = versions.purge(grace=grace, dry_run=config.dry_run, progress=Progress(context.log.info))
-    facts = {name: getattr(done, name) for name in ("commits", "nodes", "contents", "data_bytes", "live_commits")}
+    figures = ("commits", "nodes", "contents", "data_bytes", "live_commits")
+    facts = {name: getattr(done, name) for name in figures} | took()
     if config.dry_run:
         yield dg.AssetObservation(context.asset_key, metadata={"dry_run": True, **facts})
     else:
@@ -324,14 +331,16 @@ def _marked(context: dg.AssetExecutionContext, parts: Parts, record: LiveSetReco
 def _finish(
     context: dg.AssetExecutionContext,
     done: Mapping[str, Facts],
+    took: Facts,
     failure: Exception | None,
     *,
     is_dry_run: bool = False,
 ) -> Iterator[Event]:
     """Materialize the partitions that are done; when others are not, or something went wrong, the step fails.
 
-    After a dry run they are only observed.
+    After a dry run they are only observed.  `took` is said of each, and is that of the step.
     """
+    done = {key: {**facts, **took} for key, facts in done.items()}
     left = [key for key in context.partition_keys if key not in done]
     if not (failure or left or is_dry_run):
         for key, facts in done.items():

@@ -6,7 +6,8 @@ is left out, and fails nothing.  Knows no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -25,6 +26,12 @@ COMMIT, TARGET = "nessie/commit", "nessie/target"
 _TAGS = {BRANCH_TAG: BRANCH_TAG, BASE_TAG: BASE_TAG, VALIDATED_TAG: VALIDATED_TAG, MERGED_TAG: COMMIT}
 
 Facts = dict[str, Any]
+
+
+def stopwatch() -> Callable[[], Facts]:
+    """A function that gives the seconds since this call, as a fact."""
+    started = time.monotonic()
+    return lambda: {DURATION: round(time.monotonic() - started, 3)}
 
 
 def link_to(catalog: CatalogResource, commit: str, name: str = "nessie/catalog") -> Facts:

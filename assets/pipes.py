@@ -21,6 +21,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.pipes.client import PipesClientCompletedInvocation
 
+from assets.facts import stopwatch
 from assets.runs import READ_AT, content_key_of, key_of, month_of, opened_branch_of
 from assets.tables import table_asset
 from assets.transforms.tables import Table
@@ -56,7 +57,7 @@ def external_table(
     def external(context: dg.AssetExecutionContext, catalog: CatalogResource) -> Iterator[dg.MaterializeResult]:
         if elsewhere and catalog.store():
             raise BadRequest("NESSIE_OPS_URI: a job on another machine needs a catalog server; start one, and name it.")
-        branch = opened_branch_of(context.run, catalog.client)
+        took, branch = stopwatch(), opened_branch_of(context.run, catalog.client)
         extras = {
             "branch": branch,
             "table": table.name,
@@ -65,7 +66,8 @@ def external_table(
             "spark_conf": catalog.spark_conf(DEFAULT_ALIAS, branch),
         }
         results = launch(context, extras).get_results(implicit_materializations=False)
-        yield _take_over(table, branch, catalog, results, {spec.name: spec.blocking for spec in specs})
+        done = _take_over(table, branch, catalog, results, {spec.name: spec.blocking for spec in specs})
+        yield done._replace(metadata={**(done.metadata or {}), **took()})
 
     return external
 

@@ -10,7 +10,7 @@ from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAI
 
 from assets import checks
 from assets.bronze import bronze_assets
-from assets.facts import link_to, of_branch, of_merge, of_results, tags_of
+from assets.facts import link_to, of_branch, of_merge, of_results, stopwatch, tags_of
 from assets.gold import gold_assets
 from assets.merge_requests import ask_to_merge
 from assets.run_branches import RebaseNeeded, check_owned, validate
@@ -78,13 +78,13 @@ def build_validated(further: Sequence[dg.AssetKey] = ()) -> dg.AssetsDefinition:
         description="The commit of the run's branch that every blocking check vouches for.",
     )
     def validated(context: dg.AssetExecutionContext, catalog: CatalogResource) -> dg.MaterializeResult:
-        found = evaluations(context.instance, context.run)
+        took, found = stopwatch(), evaluations(context.instance, context.run)
         evidence = evidence_of(checks.all_rules(month_of(context.run)), found, _reported_checks(context))
         commit = validate(catalog.client, branch_of(context.run), evidence)
         context.instance.add_run_tags(context.run.run_id, {VALIDATED_TAG: commit})
         branch = catalog.client.get_reference(branch_of(context.run))
         where = {**of_branch(branch), "nessie/commit": commit, **link_to(catalog, commit)}
-        return dg.MaterializeResult(metadata={**where, "checks": len(evidence), **of_results(found)})
+        return dg.MaterializeResult(metadata={**where, "checks": len(evidence), **of_results(found), **took()})
 
     return validated
 
@@ -140,7 +140,7 @@ def _ask(context: dg.AssetExecutionContext, config: PublishConfig, catalog: Cata
 def _publish(
     context: dg.AssetExecutionContext, config: PublishConfig, catalog: CatalogResource
 ) -> dg.MaterializeResult:
-    run, message = context.run, _message(context, config)
+    took, run, message = stopwatch(), context.run, _message(context, config)
     commit = remembered(context.instance, run, VALIDATED_TAG)
     is_again = parent_of(run) is not None  # the first run has no earlier attempt whose quarantine it could lift
     stop_if_replaced(context.instance, run)  # last, so that little time is left between looking and merging
@@ -154,7 +154,7 @@ def _publish(
     context.instance.add_run_tags(run.run_id, tags_of(facts))
     for observation in observations:
         context.log_event(observation)
-    return dg.MaterializeResult(metadata={**facts, "nessie/published_before": done.already})
+    return dg.MaterializeResult(metadata={**facts, "nessie/published_before": done.already, **took()})
 
 
 def _tables(context: dg.AssetExecutionContext) -> tuple[str, ...]:

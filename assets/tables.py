@@ -1,6 +1,5 @@
 """What the assets of tables have in common: their partitions, their group and what they say after a write."""
 
-import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from assets.facts import DURATION, of_table
+from assets.facts import of_table, stopwatch
 from assets.runs import key_of, month_of, opened_branch_of
 from assets.said import ASSETS, properties_of
 from assets.transforms.months import FIRST, LAST, Month
@@ -48,14 +47,13 @@ def written(
     write: Callable[[SparkSession], None],
 ) -> dg.MaterializeResult:
     """The result of writing `table` on the run's branch, whose commits name the run and the asset."""
-    started, month = time.monotonic(), month_of(context.run) if table.monthly else None
+    took, month = stopwatch(), month_of(context.run) if table.monthly else None
     branch = opened_branch_of(context.run, catalog.client)
     said = {**properties_of(context.run), ASSETS: table.name}
     with lake.session(branch, properties=said) as spark:
         write(spark)
         rows = {"dagster/partition_row_count": _count_rows(spark, table, month)} if month else {}
-    duration = {DURATION: round(time.monotonic() - started, 3)}
-    return dg.MaterializeResult(metadata={**of_table(catalog, branch, table), **rows, **duration})
+    return dg.MaterializeResult(metadata={**of_table(catalog, branch, table), **rows, **took()})
 
 
 def _count_rows(spark: SparkSession, table: Table, month: Month) -> int:

@@ -82,6 +82,8 @@ def test_one_run_over_all_shards_deletes_what_is_dead(lake: DiskLake, instance: 
     assert deleted["files/deleted"] == len(dead)
     [purged] = metadata(result, "store_purged").values()
     assert purged["live_commits"] > 0
+    for asset in ("gc_plan", "gc_mark", "gc_sweep", "gc_deleted", "store_purged"):
+        assert all(facts["duration_s"] > 0 for facts in metadata(result, asset).values()), asset
     checks = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
     assert checks == {"no_live_candidates": True, "nothing_left_out": True}
 
