@@ -5,7 +5,10 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+
 from tests.use.pages import IMAGES, PAGES, shown
+from tests.use.screenshots import take_pictures
 from tests.use.site import HEIGHT, WIDTH
 
 MAX_BYTES, MIN_BYTES = 165_000, 8_000  # an empty page of this size has fewer
@@ -38,3 +41,12 @@ def test_each_page_is_in_the_index() -> None:
     pages = [page for page in PAGES.glob("*.md") if page.name != "README.md"]
     assert [page.name for page in pages if f"]({page.name})" not in index] == []
     assert "](docs/use/README.md)" in (PAGES.parents[1] / "README.md").read_text()
+
+
+@pytest.mark.browser
+@pytest.mark.spark
+@pytest.mark.timeout(1800)  # a dozen runs, one after the other: minutes on a quiet machine, a quarter of an hour else
+def test_what_the_pages_tell_happens(home: Path, source: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    take_pictures(home, source, images)
+    check_pictures(images)
