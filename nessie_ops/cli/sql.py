@@ -58,7 +58,10 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
 
 
 def _read(script: str) -> str:
-    return sys.stdin.read() if script == "-" else Path(script).read_text()
+    try:
+        return sys.stdin.read() if script == "-" else Path(script).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"--script: '{script}' is not text in UTF-8: {error.reason} at byte {error.start}.") from None
 
 
 def _read_all(texts: list[str]) -> list[Statement]:

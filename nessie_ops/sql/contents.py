@@ -45,7 +45,7 @@ def list_contents(client: NessieClient, at: CommitHash, chosen: Selection) -> li
     filter = chosen.filter
     if chosen.starts_with or chosen.contains:
         filter = " && ".join(
-            f"entry.encodedKey.{test}({json.dumps(text)})"
+            f"entry.encodedKey.{test}({json.dumps(text, ensure_ascii=False)})"
             for test, text in (("startsWith", chosen.starts_with), ("contains", chosen.contains))
             if text
         )

@@ -61,7 +61,7 @@ class SqlSession:
 
     @singledispatchmethod
     def _run(self, statement: object) -> Result:
-        raise NotImplementedError(type(statement).__name__)
+        raise TypeError(f"{type(statement).__name__} is not a statement")
 
     # -- references ---------------------------------------------------------------------------
 
@@ -91,7 +91,11 @@ class SqlSession:
 
     @_run.register
     def _(self, wanted: s.AssignReference) -> Result:
-        before = self._get(wanted.kind, wanted.name or self.ref.partition("@")[0])
+        if wanted.name is None and "@" in self.ref:  # else the branch would be set back to what the session reads
+            raise BadRequest(
+                f"ASSIGN: the session reads {self.ref}, a commit; say which {wanted.kind.lower()} to assign."
+            )
+        before = self._get(wanted.kind, wanted.name or self.ref)
         target = find(self.client, wanted.target, self.ref)
         return Result(REFERENCE, [describe(self.client.assign_reference(before.name, before.hash, target.hash))])
 
@@ -114,7 +118,7 @@ class SqlSession:
         """Branches by name, then tags by name."""
         chosen, filter = wanted.selection, wanted.selection.filter
         if chosen.contains:
-            filter = f"ref.name.contains({json.dumps(chosen.contains)})"
+            filter = f"ref.name.contains({json.dumps(chosen.contains, ensure_ascii=False)})"
         rows: list[tuple[Any, ...]] = []
         after: tuple[ReferenceType, str] | None = None
         while True:

@@ -101,6 +101,13 @@ def test_what_cannot_be_read_is_found_first(cli: Run, versions: VersionStore) ->
     assert "nowhere" in str(cli("--ref", "nowhere", "-c", "SHOW LOG", code=1).exception)
 
 
+def test_a_script_that_is_no_text(cli: Run, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_bytes(b"SHOW LOG \xff")
+    assert "is not text in UTF-8" in str(cli("-s", str(script), code=1).exception)
+    assert isinstance(cli("-s", str(tmp_path / "absent"), code=1).exception, FileNotFoundError)
+
+
 def shell(uri: str, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """What a shell prints when a person types a text."""
 

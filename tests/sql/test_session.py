@@ -105,6 +105,8 @@ def test_use(session: SqlSession, versions: VersionStore) -> None:
     with pytest.raises(ReferenceNotFound, match="nowhere"):
         session.sql("USE BRANCH nowhere")
     assert session.ref.startswith("main@")
+    with pytest.raises(BadRequest, match="say which branch to assign"):
+        session.sql("ASSIGN BRANCH")  # which would set main back
     session.sql("USE BRANCH dev; DROP BRANCH dev")
     assert session.ref == "main"
     with pytest.raises(BadRequest, match="this session's catalog is nessie"):
@@ -249,6 +251,13 @@ def test_contents(session: SqlSession, versions: VersionStore) -> None:
     assert keys(versions, "dev") == {"db.u": 1}
     with pytest.raises(BadRequest, match="is a tag"):
         session.sql("CREATE TAG v1; DROP TABLE db.t ON v1")
+
+
+def test_names_of_any_script(session: SqlSession, versions: VersionStore) -> None:
+    commit(versions, put("ü😀\"'", table(1)))
+    assert rows(session, "LIST CONTENTS STARTING WITH 'ü😀'") == [("ICEBERG_TABLE", "ü😀\"'")]
+    assert rows(session, "LIST CONTENTS CONTAINING '😀\"\\''") == [("ICEBERG_TABLE", "ü😀\"'")]
+    assert rows(session, "LIST REFERENCES CONTAINING '😀\"'") == []
 
 
 def test_revert_content(session: SqlSession, versions: VersionStore) -> None:
