@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,6 +85,8 @@ def make_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command line of this process."""
+    # The collection's assets use it; whoever types a command can do nothing about it.
+    warnings.filterwarnings("ignore", message=r"Parameter `backfill_policy` of function `asset` is currently in beta")
     run(make_app())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -207,3 +208,11 @@ def test_a_command_without_a_server_loads_no_web_framework(tmp_path: Path, head:
     command = [sys.executable, "-c", code, f"sqlite:///{tmp_path}/catalog.db"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
+
+
+def test_commands_that_know_of_runs_say_nothing_of_libraries(tmp_path: Path, head: CommitHash) -> None:
+    with running_server(f"sqlite:///{tmp_path}/catalog.db") as uri:
+        command = [sys.executable, "-m", "nessie_ops", "ci", "list"]
+        environment = {**os.environ, "NESSIE_OPS_HOME": str(tmp_path), "NESSIE_OPS_URI": uri}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
