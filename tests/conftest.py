@@ -24,6 +24,11 @@ _OWN = (
 )
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes do not name a test: those that are made as it is collected (gzip writes the time) differ per process."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees the settings or touches the home of the person who runs it; the cache is shared with them."""

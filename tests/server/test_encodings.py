@@ -61,6 +61,18 @@ def test_no_body_is_empty_in_every_encoding(api: Api) -> None:
         (gzip.compress(b"{"), "gzip", 400),
         (gzip.compress(bytes(65 << 20)), "gzip", 413),
     ],
+    ids=[
+        "plain",
+        "cut at its end",
+        "cut in its head",
+        "followed by more",
+        "two members",
+        "zlib",
+        "deflate",
+        "br",
+        "not JSON inside",
+        "too large inside",
+    ],
 )
 def test_what_cannot_be_unpacked_is_refused(api: Api, body: bytes, encoding: str, status: int) -> None:
     answer = commit(api, body, encoding)
