@@ -16,8 +16,11 @@
     ├── SubscriberAlreadyExists   409 SUBSCRIBER_ALREADY_EXISTS
     ├── MergeRequestNotFound      404 MERGE_REQUEST_NOT_FOUND
     ├── MergeRequestNotReady      409 MERGE_REQUEST_NOT_READY  its state, checks or commit do not allow it
+    ├── TransactionNotFound       404 TRANSACTION_NOT_FOUND
+    ├── TransactionNotOpen        409 TRANSACTION_NOT_OPEN   it was committed, rolled back, or its lease has ended
     ├── ReferenceConflict         409 REFERENCE_CONFLICT     carries *all* conflicts
     │   ├── MergeConflict                                    also carries the merge result
+    │   ├── TransactionConflict                              also says who changed what a transaction read or wrote
     │   ├── NameTaken                                        a table, view or namespace has this name already
     │   └── CommitFailed                                     a table or view changed since it was read
     │       └── Overtaken                                    between this write's own reading and writing
@@ -35,7 +38,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from nessie_ops.model import Conflict, ContentKey, MergeResult
+    from nessie_ops.model import Change, Conflict, ContentKey, MergeResult
 
 
 class NessieOpsError(Exception):
@@ -118,6 +121,14 @@ class MergeRequestNotReady(NessieOpsError):
     error_code, http_status = "MERGE_REQUEST_NOT_READY", 409
 
 
+class TransactionNotFound(NessieOpsError):
+    error_code, http_status = "TRANSACTION_NOT_FOUND", 404
+
+
+class TransactionNotOpen(NessieOpsError):
+    error_code, http_status = "TRANSACTION_NOT_OPEN", 409
+
+
 class ReferenceConflict(NessieOpsError):
     error_code, http_status = "REFERENCE_CONFLICT", 409
 
@@ -130,6 +141,12 @@ class MergeConflict(ReferenceConflict):
     def __init__(self, message: str, result: MergeResult, conflicts: tuple[Conflict, ...]) -> None:
         super().__init__(message, conflicts)
         self.result = result
+
+
+class TransactionConflict(ReferenceConflict):
+    def __init__(self, message: str, conflicts: tuple[Conflict, ...], changes: tuple[Change, ...]) -> None:
+        super().__init__(message, conflicts)
+        self.changes = changes
 
 
 class NameTaken(ReferenceConflict):

@@ -13,7 +13,7 @@ LAYERS = (
     {"model"},
     {"store"},
     {"versioning"},
-    {"catalog", "events", "mergerequests"},
+    {"catalog", "events", "mergerequests", "transactions"},
     {"gc"},
     {"sql"},
     {"server", "cli", ""},  # the empty name: the package's own public names

@@ -4,7 +4,14 @@ from nessie_ops.store import once
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.groups import Job
 from nessie_ops.store.heads import WatchedHeads
-from nessie_ops.store.rows import Kind, MergeRequestRecord, Move, ReferenceRecord
+from nessie_ops.store.rows import (
+    CatalogTransactionRecord,
+    Kind,
+    MergeRequestRecord,
+    Move,
+    ReadRecord,
+    ReferenceRecord,
+)
 from nessie_ops.store.schema import Upgrade
 from nessie_ops.store.store import Store
 from nessie_ops.store.transactions import NotCached, Objects, Transaction
@@ -13,12 +20,14 @@ from nessie_ops.store.writing import WriteTransaction
 
 __all__ = [
     "Cache",
+    "CatalogTransactionRecord",
     "Job",
     "Kind",
     "MergeRequestRecord",
     "Move",
     "NotCached",
     "Objects",
+    "ReadRecord",
     "ReferenceRecord",
     "Store",
     "Transaction",

@@ -48,6 +48,24 @@ class MergeRequestRecord(NamedTuple):
     document: str
 
 
+class CatalogTransactionRecord(NamedTuple):
+    id: str
+    state: str
+    target: str
+    expires_at: int
+    document: str
+
+
+class ReadRecord(NamedTuple):
+    """Keys from `low` up to and without `high` that a transaction has read; the kind says what of them."""
+
+    transaction: str
+    digest: bytes
+    kind: int
+    low: bytes
+    high: bytes
+
+
 class Move(NamedTuple):
     """A row of the reference log; heads are None for "no commit"."""
 
@@ -83,6 +101,10 @@ SELECT_REFERENCES_ANY = SELECT_REFERENCE.removesuffix("= ?") + "= ANY(?::text[])
 _REQUEST_COLUMNS = ", ".join(f'"{name}"' for name in MergeRequestRecord._fields)
 _REQUEST_MARKS = ", ".join("?" * len(MergeRequestRecord._fields))
 INSERT_REQUEST = f'INSERT INTO "merge_request" ({_REQUEST_COLUMNS}) VALUES ({_REQUEST_MARKS})'
+_TRANSACTION_COLUMNS = ", ".join(f'"{name}"' for name in CatalogTransactionRecord._fields)
+INSERT_TRANSACTION = f'INSERT INTO "catalog_transaction" ({_TRANSACTION_COLUMNS}) VALUES (?, ?, ?, ?, ?)'
+READ_COLUMNS = ", ".join(f'"{name}"' for name in ReadRecord._fields)
+DELETE_READS = 'DELETE FROM "catalog_read" WHERE "transaction" = ?'
 INSERT_REFERENCE = 'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
 UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'

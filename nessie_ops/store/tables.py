@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-FORMAT = 4  # of the tables and of the bytes in them; see docs/format.md
+FORMAT = 5  # of the tables and of the bytes in them; see docs/format.md
 
 # PostgreSQL moves long values out of the row unless told that rows may fill a page.
 _WHOLE_ROWS = {"postgresql_with": {"toast_tuple_target": 8160}}
@@ -202,6 +202,31 @@ class MergeRequestRow(SQLModel, table=True):
     document: str = Field(sa_column=_text())
 
 
+class CatalogTransactionRow(SQLModel, table=True):
+    """A transaction over many tables.  What only its own readers look at is in `document`, JSON."""
+
+    __tablename__ = "catalog_transaction"
+    __table_args__ = (Index("catalog_transaction_state", "state", "expires_at"),)
+
+    id: str = Field(sa_column=_name(64, primary_key=True))
+    state: str = Field(sa_column=_name(20))
+    target: str = Field(sa_column=_name(1000))
+    expires_at: int = Field(sa_column=_micros())  # when it has ended: when its row may go
+    document: str = Field(sa_column=_text())
+
+
+class CatalogReadRow(SQLModel, table=True):
+    """What a transaction has read; `digest` is of kind and key, since databases bound the length of a key."""
+
+    __tablename__ = "catalog_read"
+
+    transaction: str = Field(sa_column=_name(64, primary_key=True))
+    digest: bytes = Field(sa_column=_id(16, primary_key=True))
+    kind: int = Field(sa_column=_count())
+    low: bytes = Field(sa_column=_blob())
+    high: bytes = Field(sa_column=_blob())
+
+
 def _table(row: type[SQLModel]) -> Table:
     table: Table = row.__table__  # type: ignore[attr-defined]
     return table
@@ -212,6 +237,7 @@ reference, reference_log = _table(ReferenceRow), _table(ReferenceLogRow)
 counter, setting = _table(CounterRow), _table(SettingRow)
 subscriber, dead_letter = _table(SubscriberRow), _table(DeadLetterRow)
 idempotency_key, merge_request = _table(IdempotencyKeyRow), _table(MergeRequestRow)
+catalog_transaction, catalog_read = _table(CatalogTransactionRow), _table(CatalogReadRow)
 metadata = SQLModel.metadata
 reference.c.head.append_foreign_key(ForeignKey(commit.c.id))
 ALL = [
@@ -226,4 +252,6 @@ ALL = [
     dead_letter,
     idempotency_key,
     merge_request,
+    catalog_transaction,
+    catalog_read,
 ]

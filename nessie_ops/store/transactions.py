@@ -12,7 +12,15 @@ from nessie_ops.store import rows, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect
 from nessie_ops.store.packing import unpack
-from nessie_ops.store.rows import COLUMNS, Kind, MergeRequestRecord, Move, ReferenceRecord
+from nessie_ops.store.rows import (
+    COLUMNS,
+    CatalogTransactionRecord,
+    Kind,
+    MergeRequestRecord,
+    Move,
+    ReadRecord,
+    ReferenceRecord,
+)
 
 IN_LIMIT = 500  # ids in one IN list: below the parameter limit of every database
 T = TypeVar("T")
@@ -165,6 +173,30 @@ class Transaction:
             select(func.count()).select_from(tables.merge_request).where(wanted)
         ).scalar_one()
         return found
+
+    def get_catalog_transaction(self, id: str, *, lock: bool = False) -> CatalogTransactionRecord | None:
+        """One transaction over tables; with `lock` nobody else changes it before this one ends."""
+        if not rows.storable(id):
+            return None
+        statement = select(tables.catalog_transaction).where(tables.catalog_transaction.c.id == id)
+        row = self.connection.execute(statement.with_for_update() if lock else statement).first()
+        return CatalogTransactionRecord(*row) if row else None
+
+    def list_catalog_transactions(
+        self, state: str, *, before: int | None = None, after: str = "", limit: int
+    ) -> list[CatalogTransactionRecord]:
+        """Those in a state, by id from after `after`; with `before` the ones that expire until then."""
+        table = tables.catalog_transaction
+        statement = select(table).where(table.c.state == state, table.c.id > after).order_by(table.c.id).limit(limit)
+        if before is not None:
+            statement = statement.where(table.c.expires_at <= before)
+        return [CatalogTransactionRecord(*row) for row in self.connection.execute(statement)]
+
+    def list_reads(self, id: str) -> list[ReadRecord]:
+        """What a transaction over tables has read, in no order."""
+        table = tables.catalog_read
+        found = self.connection.execute(select(table).where(table.c.transaction == id))
+        return [ReadRecord(*row) for row in found]
 
     def list_moves(
         self, name: str | None, after_seq: int, limit: int, *, newest_first: bool, before_seq: int | None = None

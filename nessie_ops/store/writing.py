@@ -21,7 +21,15 @@ from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect, Statement
 from nessie_ops.store.once import AlreadyAnswered
 from nessie_ops.store.packing import pack, unpack
-from nessie_ops.store.rows import COLUMNS, Kind, MergeRequestRecord, Move, ReferenceRecord
+from nessie_ops.store.rows import (
+    COLUMNS,
+    CatalogTransactionRecord,
+    Kind,
+    MergeRequestRecord,
+    Move,
+    ReadRecord,
+    ReferenceRecord,
+)
 from nessie_ops.store.transactions import Transaction, commit_size
 
 T = TypeVar("T")
@@ -40,6 +48,9 @@ class _Staged:
         self.moves: list[Sequence[Any]] = []
         self.settings: dict[str, str] = {}
         self.requests: dict[int, MergeRequestRecord] = {}
+        self.transactions: dict[str, CatalogTransactionRecord] = {}
+        self.reads: dict[tuple[str, bytes], ReadRecord] = {}
+        self.forgotten: set[str] = set()  # transactions whose reads go
 
     def add(self, other: _Staged) -> None:
         self.objects |= other.objects
@@ -47,6 +58,9 @@ class _Staged:
         self.moves += other.moves
         self.settings |= other.settings
         self.requests |= other.requests
+        self.transactions |= other.transactions
+        self.reads |= other.reads
+        self.forgotten |= other.forgotten
         for kind, some in other.pending.items():
             self.pending[kind] |= some
 
@@ -163,6 +177,24 @@ class WriteTransaction(Transaction):
         self.flush()
         return super().count_merge_requests(states)
 
+    def save_catalog_transaction(self, record: CatalogTransactionRecord) -> None:
+        """Write a new transaction over tables, or all columns of one that is locked."""
+        self._part.transactions[record.id] = record
+
+    def get_catalog_transaction(self, id: str, *, lock: bool = False) -> CatalogTransactionRecord | None:
+        for staged in (self._part, self._done):
+            if id in staged.transactions:
+                return staged.transactions[id]
+        return super().get_catalog_transaction(id, lock=lock)
+
+    def add_reads(self, reads: Iterable[ReadRecord]) -> None:
+        """Add what a transaction has read, unless it is there."""
+        self._part.reads |= {(read.transaction, read.digest): read for read in reads}
+
+    def delete_reads(self, id: str) -> None:
+        """Forget what a transaction has read, once this one ends."""
+        self._part.forgotten.add(id)
+
     def take_request_number(self) -> int:
         """The number of the next merge request, lost if it is not used; others wait for theirs until this ends."""
         row = tables.counter.c.name == _REQUESTS
@@ -271,6 +303,7 @@ class WriteTransaction(Transaction):
         statements += self._setting_statements()
         statements += self._reference_statements()
         statements += self._request_statements()
+        statements += self._transaction_statements()
         if done.moves:
             self.has_moves = True
             statements.append((rows.ADVANCE_LOG, (len(done.moves),)))
@@ -293,6 +326,14 @@ class WriteTransaction(Transaction):
     def _request_statements(self) -> list[Statement]:
         text = rows.INSERT_REQUEST + self._dialect.upsert_clause("number", MergeRequestRecord._fields[1:])
         return [(text, self._done.requests[number]) for number in sorted(self._done.requests)]
+
+    def _transaction_statements(self) -> list[Statement]:
+        done = self._done
+        text = rows.INSERT_TRANSACTION + self._dialect.upsert_clause("id", CatalogTransactionRecord._fields[1:])
+        add = self._dialect.insert_if_absent("catalog_read", rows.READ_COLUMNS)
+        statements: list[Statement] = [(text, done.transactions[id]) for id in sorted(done.transactions)]
+        statements += [(add, done.reads[key]) for key in sorted(done.reads)]
+        return statements + [(rows.DELETE_READS, (id,)) for id in sorted(done.forgotten)]
 
     def _reference_statements(self) -> list[Statement]:
         statements: list[Statement] = []

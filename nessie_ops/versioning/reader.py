@@ -27,6 +27,7 @@ from nessie_ops.versioning import (
     consistency,
     events,
     history,
+    reading,
     references,
     repository,
 )
@@ -43,6 +44,7 @@ class Reader:
     def __init__(self, store: Store, info: RepositoryInfo) -> None:
         self._store = store
         self.info = info
+        self.watch: reading.Watch | None = None  # asked before a transaction's branch is read
 
     @property
     def store(self) -> Store:
@@ -73,6 +75,8 @@ class Reader:
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
+        if self.watch and reading.is_transaction(name):
+            self.watch(name)
         return references.get_named(self.get_references([name]), name)
 
     def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
@@ -119,8 +123,12 @@ class Reader:
     def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
         """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
         parsed = ReferenceSpec.parse(spec, self.default_branch) if isinstance(spec, str) else spec
+        name = parsed.name
+        recorder = self.watch(name) if self.watch and name and reading.is_transaction(name) else None
         with self._store.read() as tx:
-            return history.resolve(tx, parsed)
+            found = history.resolve(tx, parsed)
+        reading.enter(recorder, found.hash)
+        return found
 
     def get_commit(self, commit: CommitHash) -> CommitMeta:
         """Who made a commit, when and why; ReferenceNotFound."""
@@ -129,11 +137,16 @@ class Reader:
 
     def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
         """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
+        wanted = list(keys)
+        if recorder := reading.find(at):
+            recorder.read_keys(wanted)
         with self._store.read() as tx:
-            return history.get_contents(tx, at, keys)
+            return history.get_contents(tx, at, wanted)
 
     def find_cached_contents(self, at: CommitHash, keys: Sequence[ContentKey]) -> dict[ContentKey, Content] | None:
-        """Like `get_contents`, from memory; None when that does not hold all it takes."""
+        """Like `get_contents`, from memory; None when that does not hold all it takes, or the read is recorded."""
+        if reading.find(at):
+            return None
         try:
             return history.get_contents(self._store.objects, at, keys)
         except NotCached:
@@ -150,6 +163,8 @@ class Reader:
         with_content: bool = False,
     ) -> list[Entry]:
         """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
+        if recorder := reading.find(at):
+            recorder.read_range(*history.key_span(prefix, first, last), values=with_content)
         with self._store.read() as tx:
             return history.list_entries(tx, at, prefix, first, last, limit, with_content)
 
@@ -190,6 +205,8 @@ class Reader:
         limit: int = MAX_PAGE,
     ) -> list[DiffEntry]:
         """Keys whose value differs between two commits, in key order.  Cost: proportional to the differences."""
+        if recorder := reading.find(before, after):
+            recorder.read_range(*history.key_span(prefix, first, last), values=True)
         with self._store.read() as tx:
             return history.diff(tx, before, after, prefix, first, last, limit)
 

@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import uuid4
 
+from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
+    TRANSACTIONS,
     CommitHash,
     CommitResult,
     ContentKey,
@@ -29,6 +31,7 @@ from nessie_ops.store import Job, Store
 from nessie_ops.versioning import (
     commits,
     merging,
+    reading,
     references,
     repository,
     reverting,
@@ -91,6 +94,8 @@ class VersionStore(Reader):
 
         BadRequest (name), ReferenceAlreadyExists, ReferenceNotFound (no such commit).
         """
+        if reading.is_transaction(name):
+            raise BadRequest(f"name: '{name[:80]}': names that begin with {TRANSACTIONS} are transactions' own.")
         return self._store.run(
             lambda tx: references.create_reference(tx, kind, name, target, properties or {}, self._clock()),
             name,

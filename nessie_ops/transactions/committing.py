@@ -1,0 +1,126 @@
+"""COMMIT: what was read must still be so, what was written is merged, and a conflict says who is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NoReturn
+
+import msgspec
+
+from nessie_ops.errors import ReferenceConflict, TransactionConflict, TransactionNotOpen
+from nessie_ops.model import (
+    CatalogTransaction,
+    CatalogTransactionState,
+    Change,
+    CommitHash,
+    Conflict,
+    ContentKey,
+    Isolation,
+    Merge,
+    NewCommit,
+)
+from nessie_ops.store import WriteTransaction
+from nessie_ops.transactions.reads import find_conflicts
+from nessie_ops.versioning import history, merging, references
+from nessie_ops.versioning.codec import to_hash
+from nessie_ops.versioning.objects import find_commit, load_commit, root_of
+
+ID = "nessie_ops.transaction"  # properties of the commit
+ISOLATION = "nessie_ops.isolation"
+_MAX_LOG = 1_000  # commits of the target looked through for who changed a key
+_SHOWN = 5  # conflicts told in the message
+
+
+def commit(
+    tx: WriteTransaction,
+    open: CatalogTransaction,
+    message: str,
+    author: str,
+    default_branch: str,
+    clock: Callable[[], datetime],
+) -> CatalogTransaction:
+    """The transaction as committed; TransactionConflict, TransactionNotOpen (its branch was deleted)."""
+    target = references.get_branch_record(tx, open.target, "commit")
+    branch = tx.get_reference(open.branch, lock=True)
+    if branch is None:
+        raise TransactionNotOpen(f"Somebody deleted the branch {open.branch} of the transaction; roll it back.")
+    conflicts = list(open.overtaken)
+    if open.isolation is Isolation.SERIALIZABLE:
+        roots = (root_of(find_commit(tx, open.start_hash)), root_of(load_commit(tx, target.head)))
+        conflicts += find_conflicts(tx, tx.list_reads(open.id), *roots)
+    head, source = to_hash(target.head), to_hash(branch.head)
+    if conflicts:
+        _refuse(tx, open, conflicts, head)
+    request = Merge(
+        from_ref=open.branch, from_hash=source, meta=_words(open, message, author), conflicts_as_result=True
+    )
+    try:
+        result = merging.merge(tx, open.target, None, request, clock)
+    except ReferenceConflict as error:  # of namespaces
+        _refuse(tx, open, error.conflicts, head)
+    if not result.was_successful:
+        _refuse(tx, open, [row.conflict for row in result.details if row.conflict], head)
+    now = clock()
+    references.delete_reference(tx, open.branch, source, default_branch, now)
+    return msgspec.structs.replace(
+        open,
+        state=CatalogTransactionState.COMMITTED,
+        commit_hash=result.resultant_target_hash,
+        ended_at=now,
+    )
+
+
+def _words(open: CatalogTransaction, message: str, author: str) -> NewCommit:
+    who = author or open.author
+    return NewCommit(
+        message=message or open.message or f"Commit transaction {open.id}",
+        authors=(who,) if who else (),
+        properties={ID: (open.id,), ISOLATION: (open.isolation,)},
+    )
+
+
+def _refuse(
+    tx: WriteTransaction, open: CatalogTransaction, conflicts: Sequence[Conflict], head: CommitHash
+) -> NoReturn:
+    """TransactionConflict with who changed what."""
+    keys = {conflict.key for conflict in conflicts if conflict.key}
+    changes = find_changes(tx, keys, head, open.start_hash)
+    told = [_tell(conflict, changes.get(conflict.key) if conflict.key else None) for conflict in conflicts]
+    more = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    raise TransactionConflict(
+        f"Transaction {open.id} conflicts with others' commits to {open.target}: {'; '.join(told[:_SHOWN])}{more}.",
+        tuple(conflicts),
+        tuple(changes[key] for key in sorted(changes)),
+    )
+
+
+def _tell(conflict: Conflict, change: Change | None) -> str:
+    if change is None:
+        return conflict.message
+    who = change.author or "somebody"
+    return f"{conflict.message} by {who} in {change.commit_hash[:16]} at {change.time:%Y-%m-%d %H:%M:%S}Z"
+
+
+def find_changes(
+    tx: WriteTransaction, keys: set[ContentKey], head: CommitHash, since: CommitHash
+) -> dict[ContentKey, Change]:
+    """For each key the newest commit from `head` back to `since` that changed it, among the last thousand."""
+    found: dict[ContentKey, Change] = {}
+    if head == since:
+        return found
+    for entry in history.list_log(tx, head, since, _MAX_LOG, True, None):
+        meta = entry.commit_meta
+        if meta.hash == since or len(found) == len(keys):
+            break
+        for operation in entry.operations or ():
+            if operation.key in keys and operation.key not in found:
+                author = meta.authors[0] if meta.authors else meta.committer
+                found[operation.key] = Change(
+                    key=str(operation.key),
+                    commit_hash=meta.hash,
+                    author=author,
+                    time=meta.commit_time,
+                    message=meta.message,
+                )
+    return found

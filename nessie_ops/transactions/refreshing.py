@@ -1,0 +1,58 @@
+"""READ COMMITTED: a transaction's branch takes up what others have committed to the target, but for what it wrote.
+
+A key that both have changed keeps the transaction's value, and is remembered: COMMIT will refuse it, since somebody
+else's update would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from nessie_ops.errors import ReferenceConflict
+from nessie_ops.model import CatalogTransaction, Conflict, KeyMergeMode, Merge, MergeBehavior, NewCommit
+from nessie_ops.store import WriteTransaction
+from nessie_ops.versioning import merging, references
+from nessie_ops.versioning.codec import to_hash
+
+
+def refresh(tx: WriteTransaction, open: CatalogTransaction, clock: Callable[[], datetime]) -> CatalogTransaction:
+    """The transaction, seeing the target as it is now; its branch is moved, or gets a commit."""
+    target, branch = tx.get_reference(open.target), tx.get_reference(open.branch, lock=True)
+    if target is None or branch is None or to_hash(target.head) == open.base_hash:
+        return open
+    head = to_hash(target.head)
+    if to_hash(branch.head) == open.base_hash:  # it has written nothing
+        references.assign_reference(tx, open.branch, open.base_hash, head, clock())
+        return msgspec.structs.replace(open, base_hash=head)
+    request = Merge(
+        from_ref=open.target,
+        from_hash=head,
+        meta=NewCommit(message=f"See {open.target} at {head}"),
+        conflicts_as_result=True,
+    )
+    try:
+        found = _merge(tx, open, request, clock)
+    except ReferenceConflict as error:  # of namespaces: it stays where it is
+        return msgspec.structs.replace(open, overtaken=_add(open.overtaken, error.conflicts))
+    return msgspec.structs.replace(open, base_hash=head, overtaken=_add(open.overtaken, found))
+
+
+def _merge(
+    tx: WriteTransaction, open: CatalogTransaction, request: Merge, clock: Callable[[], datetime]
+) -> tuple[Conflict, ...]:
+    """Merge the target into the branch; the conflicts, whose keys stay as the transaction wrote them."""
+    result = merging.merge(tx, open.branch, None, request, clock)
+    conflicts = tuple(row.conflict for row in result.details if row.conflict)
+    keys = [conflict.key for conflict in conflicts if conflict.key]
+    if keys:
+        kept = tuple(KeyMergeMode(key=key, merge_behavior=MergeBehavior.DROP) for key in keys)
+        merging.merge(tx, open.branch, None, msgspec.structs.replace(request, key_modes=kept), clock)
+    return conflicts
+
+
+def _add(known: tuple[Conflict, ...], new: tuple[Conflict, ...]) -> tuple[Conflict, ...]:
+    keys = {conflict.key for conflict in known}
+    return known + tuple(conflict for conflict in new if conflict.key not in keys)
