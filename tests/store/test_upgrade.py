@@ -64,7 +64,7 @@ def differences(url: str) -> list[Any]:
 
 
 def test_an_older_format_is_refused_until_it_is_upgraded(old: str) -> None:
-    with pytest.raises(StoreFormatError, match=r"has format 1, .* needs format 4: .*`nessie-ops store upgrade`"):
+    with pytest.raises(StoreFormatError, match=r"has format 1, .* needs format 5: .*`nessie-ops store upgrade`"):
         VersionStore.open(old)
     assert upgrade_store(old, dry_run=True).before == 1
     with pytest.raises(StoreFormatError):
@@ -186,8 +186,8 @@ def test_what_cannot_be_upgraded(tmp_path: Path) -> None:
 def test_the_command(old: str) -> None:
     app = build_app(lambda **options: None)
     dry = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--dry-run"])
-    assert dry.stdout.startswith("would upgrade the store from format 1 to 4\n  Format 2: "), dry.output
+    assert dry.stdout.startswith("would upgrade the store from format 1 to 5\n  Format 2: "), dry.output
     done = CliRunner().invoke(app, ["store", "upgrade", "--store", old, "--json"])
-    assert json.loads(done.stdout)["after"] == 4
+    assert json.loads(done.stdout)["after"] == tables.FORMAT
     again = CliRunner().invoke(app, ["store", "upgrade", "--store", old])
-    assert again.stdout == "nothing to do: the store has format 4\n"
+    assert again.stdout == f"nothing to do: the store has format {tables.FORMAT}\n"

@@ -64,7 +64,7 @@ class World:
         """The snapshots of tables, as a request reads them."""
         keys = [key(name) for name in names]
         found = self._request(lambda: self.versions.get_contents(self.versions.resolve(ref).hash, keys))
-        return [found[each].snapshot_id if each in found else None for each in keys]  # type: ignore[union-attr]
+        return [getattr(found[each], "snapshot_id", 0) if each in found else None for each in keys]
 
     def list(self, ref: str, prefix: str = "", *, with_content: bool = False) -> list[str]:
         start = key(prefix) if prefix else None
