@@ -19,6 +19,7 @@ from nessie_ops import errors
 from nessie_ops.client.connection import PAGE
 from nessie_ops.client.events import EventMethods
 from nessie_ops.client.mergerequests import MergeRequestMethods
+from nessie_ops.client.transactions import TransactionMethods
 from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
     CONFIG_TYPES,
@@ -51,7 +52,7 @@ _NO_WORDS = NewCommit(message="")
 MAX_PAGE = 10_000  # rows of one listing, as in VersionStore
 
 
-class NessieClient(EventMethods, MergeRequestMethods):
+class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
     """A connection pool to one server; close it, or use it as a context manager."""
 
     # -- references ---------------------------------------------------------------------------

@@ -34,6 +34,8 @@ _BY_CODE: dict[str, type[NessieOpsError]] = {
         errors.StoreUnavailable,
         errors.SubscriberAlreadyExists,
         errors.SubscriberNotFound,
+        errors.TransactionNotFound,
+        errors.TransactionNotOpen,
     )
 }
 _BY_CODE_WITH_KEY = {
@@ -182,6 +184,8 @@ def _to_error(response: httpx.Response, what: str, is_write: bool) -> NessieOpsE
     details = body.error_details
     if body.error_code == errors.ReferenceConflict.error_code:
         conflicts = details.conflicts if isinstance(details, wire.ReferenceConflicts) else ()
+        if isinstance(details, wire.ReferenceConflicts) and details.changes is not None:
+            return errors.TransactionConflict(body.message, conflicts, details.changes)
         return errors.ReferenceConflict(body.message, conflicts)
     if body.error_code in _BY_CODE_WITH_KEY and isinstance(details, wire.ContentKeyDetails):
         return _BY_CODE_WITH_KEY[body.error_code](body.message, details.content_key)

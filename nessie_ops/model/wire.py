@@ -21,6 +21,7 @@ from nessie_ops.model.mergerequests import MergeRequest
 from nessie_ops.model.merges import Conflict
 from nessie_ops.model.references import Branch, Detached, Reference, ReferenceMove, ReferenceType, Tag
 from nessie_ops.model.repository import RepositoryConfig
+from nessie_ops.model.transactions import CatalogTransaction, Change
 
 AnyReference = Branch | Tag | Detached
 
@@ -123,6 +124,16 @@ class BeforeNumber(msgspec.Struct, frozen=True):
     number: int
 
 
+class TransactionPage(Page, frozen=True, rename="camel"):
+    transactions: tuple[CatalogTransaction, ...]
+
+
+class AfterId(msgspec.Struct, frozen=True):
+    """The transaction after which a page begins."""
+
+    id: str
+
+
 class EventPage(msgspec.Struct, frozen=True, rename="camel"):
     """A page of events; the next one begins after `last_seq`."""
 
@@ -167,8 +178,11 @@ def make_token(position: msgspec.Struct) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
-class ReferenceConflicts(msgspec.Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type"):
+class ReferenceConflicts(msgspec.Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type", omit_defaults=True):
+    """`changes`, who changed what, are only those of a transaction's conflicts."""
+
     conflicts: tuple[Conflict, ...]
+    changes: tuple[Change, ...] | None = None
 
 
 class ContentKeyDetails(msgspec.Struct, frozen=True, tag="CONTENT_KEY", tag_field="type", rename="camel"):

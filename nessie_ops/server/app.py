@@ -28,6 +28,7 @@ from nessie_ops.server.problems import EXCEPTION_HANDLERS, AnyRequest, answer_ht
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.settings import Settings
 from nessie_ops.server.v1 import nessie_v1_router
+from nessie_ops.transactions import Transactions
 from nessie_ops.versioning import VersionStore
 
 HEALTH_TIMEOUT_S = 3
@@ -56,6 +57,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
     """The application.  It opens and closes nothing: the version store is the caller's."""
     prepare_structs()
     live, webhooks, merging = Live(version_store), Webhooks(version_store), MergeRequests(version_store)
+    transacting = Transactions(version_store)
     routers = nessie_router(), nessie_v1_router(), iceberg_router(iceberg_catalog)
     app = Litestar(
         route_handlers=[get_health, *openapi.HANDLERS, *routers],
@@ -64,6 +66,7 @@ def create_app(version_store: VersionStore, iceberg_catalog: IcebergCatalog, set
             "live": Provide(lambda: live, sync_to_thread=False),
             "webhooks": Provide(lambda: webhooks, sync_to_thread=False),
             "merging": Provide(lambda: merging, sync_to_thread=False),
+            "transacting": Provide(lambda: transacting, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
         exception_handlers={**EXCEPTION_HANDLERS, HTTPException: answer_unrouted},

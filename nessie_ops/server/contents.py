@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from litestar import Response, get, post
 from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest, ContentNotFound
-from nessie_ops.model import ContentKey
+from nessie_ops.model import Content, ContentKey, Detached, Reference, ReferenceSpec
 from nessie_ops.model.wire import Contents, DiffPage, EntryPage, KeyedContent, SingleContent
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import DIFFS, ENTRIES
 from nessie_ops.server.filters import read_filter
 from nessie_ops.server.listings import KeyRange
+from nessie_ops.server.live import in_thread
 from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
@@ -22,6 +23,7 @@ from nessie_ops.server.requests import KeysIn, check_keys, read_body
 from nessie_ops.server.responses import JsonAnswer, json_response
 from nessie_ops.server.specs import parse_ref
 from nessie_ops.versioning import MAX_PAGE, VersionStore
+from nessie_ops.versioning.reading import is_transaction
 
 
 def _read_range(query: Query) -> KeyRange:
@@ -51,8 +53,19 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
 @get("/trees/{ref:str}/contents/{key:str}")
 async def get_content(live: LiveStore, ref: Segment, key: Segment) -> ASGIApp:
     wanted = parse_key(restore(key))
-    effective = await live.resolve(parse_ref(live.store, ref))
-    found = await live.get_contents(effective.hash, [wanted])
+    spec = parse_ref(live.store, ref)
+    if is_transaction(spec.name):  # in one thread, so that the read is recorded
+        return await in_thread(_answer_content, live.store, spec, wanted)
+    effective = await live.resolve(spec)
+    return _show(wanted, effective, await live.get_contents(effective.hash, [wanted]))
+
+
+def _answer_content(store: VersionStore, spec: ReferenceSpec, wanted: ContentKey) -> ASGIApp:
+    effective = store.resolve(spec)
+    return _show(wanted, effective, store.get_contents(effective.hash, [wanted]))
+
+
+def _show(wanted: ContentKey, effective: Reference | Detached, found: Mapping[ContentKey, Content]) -> ASGIApp:
     if wanted not in found:
         raise ContentNotFound(f"Could not find content for key '{wanted}' in reference '{effective.name}'.", wanted)
     return JsonAnswer(SingleContent(found[wanted], effective))

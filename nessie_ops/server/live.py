@@ -26,6 +26,7 @@ from nessie_ops.model import (
 )
 from nessie_ops.store import Job
 from nessie_ops.versioning import VersionStore
+from nessie_ops.versioning.reading import is_transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -51,12 +52,14 @@ class Live:
 
     async def resolve(self, spec: ReferenceSpec) -> Reference | Detached:
         """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
-        if spec.name is not None and spec.hash is None and not spec.steps:
+        if spec.name is not None and spec.hash is None and not spec.steps and not is_transaction(spec.name):
             return await self.get_reference(spec.name)
         return await in_thread(self._store.resolve, spec)
 
     async def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
+        if is_transaction(name):  # which may be moved to where it shall be read
+            return await in_thread(self._store.get_reference, name)
         if self._store.reads_inline:
             return self._store.get_reference(name)
         future: asyncio.Future[Reference] = asyncio.get_running_loop().create_future()

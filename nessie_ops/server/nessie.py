@@ -16,6 +16,7 @@ from nessie_ops.server import (
     repository,
     reverts,
     subscribers,
+    transactions,
 )
 from nessie_ops.server.parameters import Store
 from nessie_ops.server.responses import json_response
@@ -43,5 +44,16 @@ def get_config(store: Store) -> Response[bytes]:
 
 def nessie_router() -> Router:
     """The routes; handlers get the version store by injection under the name `store`."""
-    parts = (repository, references, recent, commits, reverts, contents, feeds, subscribers, merge_requests)
+    parts = (
+        repository,
+        references,
+        recent,
+        commits,
+        reverts,
+        contents,
+        feeds,
+        subscribers,
+        merge_requests,
+        transactions,
+    )
     return Router("/api/v2", route_handlers=[get_config, *(handler for part in parts for handler in part.HANDLERS)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from nessie_ops.model import (
+    CatalogTransaction,
     CommitResult,
     Content,
     CreatedSubscriber,
@@ -13,6 +14,7 @@ from nessie_ops.model import (
     MergeRequestState,
     MergeResult,
     Namespace,
+    NewCatalogTransaction,
     NewMergeRequest,
     NewSubscriber,
     Subscriber,
@@ -22,6 +24,7 @@ from nessie_ops.server.merge_requests import ApprovalIn, ChecksIn, ClosingIn, Wh
 from nessie_ops.server.repository import ConfigIn
 from nessie_ops.server.requests import CommitIn, KeysIn, MergeIn, PropertiesIn, ReferenceIn, TransplantIn
 from nessie_ops.server.reverts import RevertIn
+from nessie_ops.server.transactions import CommitTransactionIn, LeaseIn
 from nessie_ops.server.v1 import wire as v1
 from nessie_ops.server.v1.commits import MergeV1In, TransplantV1In
 from nessie_ops.server.v1.namespaces import NamespaceIn, NamespaceUpdate
@@ -56,6 +59,7 @@ PATH = {
     "subscriber": _TEXT,
     "seq": _COUNT,
     "number": _COUNT,
+    "id": _TEXT,
     "refs": {"type": "string", "description": "`from[*hash]...to[*hash]`"},
 }
 QUERY = {
@@ -123,6 +127,12 @@ _EVENTS = {
     "POST events/subscribers/{subscriber}/dead-letters/{seq}/retry": Operation(v2.Count),
 }
 _MERGE_REQUESTS = {
+    "GET transactions": Operation(v2.TransactionPage, ("state", *_PAGE_2)),
+    "POST transactions": Operation(CatalogTransaction, (), NewCatalogTransaction, needs_body=False),
+    "GET transactions/{id}": Operation(CatalogTransaction),
+    "POST transactions/{id}/commit": Operation(CatalogTransaction, (), CommitTransactionIn, needs_body=False),
+    "POST transactions/{id}/rollback": Operation(CatalogTransaction),
+    "POST transactions/{id}/renew": Operation(CatalogTransaction, (), LeaseIn, needs_body=False),
     "GET merge-requests": Operation(v2.MergeRequestPage, ("state", "source", "target", *_PAGE_2)),
     "POST merge-requests": Operation(MergeRequest, (), NewMergeRequest),
     "GET merge-requests/{number}": Operation(MergeRequest),

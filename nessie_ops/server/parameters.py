@@ -8,13 +8,15 @@ from litestar.params import FromPath, RawBody
 from nessie_ops.events import Webhooks
 from nessie_ops.mergerequests import MergeRequests
 from nessie_ops.server.live import Live
+from nessie_ops.transactions import Transactions
 from nessie_ops.versioning import VersionStore
 
 Store = NamedDependency[VersionStore]
 Hooks = NamedDependency[Webhooks]
 Merging = NamedDependency[MergeRequests]
+Transacting = NamedDependency[Transactions]
 LiveStore = NamedDependency[Live]
 Segment = FromPath[str]  # a path segment as `paths.restore` wants it
 Body = RawBody
 
-__all__ = ["Body", "Hooks", "LiveStore", "Merging", "Segment", "Store"]
+__all__ = ["Body", "Hooks", "LiveStore", "Merging", "Segment", "Store", "Transacting"]

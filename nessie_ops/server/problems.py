@@ -24,6 +24,7 @@ from nessie_ops.errors import (
     NamespaceNotFound,
     NessieOpsError,
     ReferenceConflict,
+    TransactionConflict,
 )
 from nessie_ops.model.wire import ContentKeyDetails, ErrorBody, ReferenceConflicts
 from nessie_ops.server.responses import empty, json_response
@@ -65,6 +66,8 @@ def _name_the_field(message: str) -> str:
 
 
 def _details(error: NessieOpsError) -> ReferenceConflicts | ContentKeyDetails | msgspec.UnsetType:
+    if isinstance(error, TransactionConflict):
+        return ReferenceConflicts(error.conflicts, error.changes)
     if isinstance(error, ReferenceConflict) and error.conflicts:
         return ReferenceConflicts(error.conflicts)
     if isinstance(error, ContentNotFound | NamespaceNotFound | NamespaceAlreadyExists | NamespaceNotEmpty):

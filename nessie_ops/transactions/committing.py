@@ -56,7 +56,7 @@ def commit(
         from_ref=open.branch, from_hash=source, meta=_words(open, message, author), conflicts_as_result=True
     )
     try:
-        result = merging.merge(tx, open.target, None, request, clock)
+        result = merging.merge(tx, open.target, None, request, clock, squash=True)
     except ReferenceConflict as error:  # of namespaces
         _refuse(tx, open, error.conflicts, head)
     if not result.was_successful:

@@ -6,8 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from nessie_ops.model import ContentKey
-from nessie_ops.store import ReadRecord, Store
+from nessie_ops.model import CatalogTransactionState, ContentKey
+from nessie_ops.store import ReadRecord, Store, WriteTransaction
 from nessie_ops.transactions.reads import Kind, span, to_record
 
 _REMEMBERED = 1_000  # transactions whose reads are in memory
@@ -36,7 +36,7 @@ class ReadRecorder:
             new = [read for read in reads if read.digest not in known]
         if not new:
             return
-        self._store.run(lambda tx: tx.add_reads(new))
+        self._store.run(lambda tx: _add(tx, id, new))
         with self._lock:
             if len(known) < _MOST:
                 known.update(read.digest for read in new)
@@ -45,6 +45,12 @@ class ReadRecorder:
         """A transaction has ended."""
         with self._lock:
             self._known.pop(id, None)
+
+
+def _add(tx: WriteTransaction, id: str, reads: list[ReadRecord]) -> None:
+    record = tx.get_catalog_transaction(id)
+    if record and record.state == CatalogTransactionState.OPEN:  # nobody would delete the rows of one that has ended
+        tx.add_reads(reads)
 
 
 class OneRecorder:

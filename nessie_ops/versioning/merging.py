@@ -34,7 +34,10 @@ def merge(
     expected: CommitHash | None,
     request: Merge,
     clock: Callable[[], datetime],
+    *,
+    squash: bool = False,
 ) -> MergeResult:
+    """See VersionStore.merge.  With `squash` the commit has one parent, and the source may have begun from nothing."""
     check_meta(request.meta)
     record = references.get_branch_record(tx, branch, "merge")
     head = load_commit(tx, record.head)
@@ -46,7 +49,7 @@ def merge(
         references.require_head(references.get_record(tx, request.from_ref), request.from_hash)
     modes = get_modes(request.key_modes)
     base = source if source is None else find_merge_base(tx, head, source)
-    if base is None and source is not None:
+    if base is None and source is not None and not squash:
         raise ReferenceNotFound(f"No common ancestor in parents of {hash_of(head)} and {hash_of(source)}")
     plan = _plan(tx, base, source, head, modes, request)
     result = start_result(branch, expected, head, hash_of(base), plan)
@@ -60,7 +63,8 @@ def merge(
         return result
     assert source is not None
     pin_commit(tx, source)
-    written = _write(tx, record, head, source, request, plan.changes, expected, clock())
+    merged = None if squash else source
+    written = _write(tx, record, head, merged, request, plan.changes, expected, clock())
     return msgspec.structs.replace(result, was_applied=True, resultant_target_hash=written.hash)
 
 
@@ -138,7 +142,7 @@ def _write(
     tx: WriteTransaction,
     record: ReferenceRecord,
     head: Commit | None,
-    source: Commit,
+    source: Commit | None,
     request: Merge,
     changes: Sequence[Change],
     expected: CommitHash | None,

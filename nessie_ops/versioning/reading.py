@@ -1,8 +1,8 @@
 """What is read through a transaction's branch: the recorder of the request under way.
 
 A reference is resolved to a commit first, and then keys are read at that commit, by layers that know nothing of
-transactions; a context variable leads from the one to the other.  It is about that commit alone, and until another
-reference is resolved.
+transactions; a context variable leads from the one to the other.  It is about that commit alone, until
+another transaction's branch is resolved.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def is_transaction(name: str | None) -> bool:
 
 
 def enter(recorder: Recorder | None, at: CommitHash) -> None:
-    """From now on, what this request reads at a commit is for `recorder`."""
-    if recorder is not None or _current.get() is not None:
-        _current.set((recorder, at) if recorder else None)
+    """From now on, what this request reads at a commit is for `recorder`, if there is one."""
+    if recorder is not None:
+        _current.set((recorder, at))
 
 
 def find(*commits: CommitHash) -> Recorder | None:

@@ -34,7 +34,8 @@ def test_the_document_has_every_operation_once(document: Document) -> None:
 
 def test_every_route_of_the_api_has_a_row() -> None:
     dependencies = {
-        name: Provide(lambda: None, sync_to_thread=False) for name in ("store", "live", "webhooks", "merging")
+        name: Provide(lambda: None, sync_to_thread=False)
+        for name in ("store", "live", "webhooks", "merging", "transacting")
     }
     app = Litestar([nessie_router(), nessie_v1_router()], dependencies=dependencies, openapi_config=None)
     assert {route.label for route in list_routes(app)} == set(OPERATIONS)
