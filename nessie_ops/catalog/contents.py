@@ -116,7 +116,7 @@ def _list_references(versions: VersionStore, names: Sequence[str]) -> Iterator[R
         yield from (versions.get_reference(name) for name in dict.fromkeys(names))
         return
     after = None
-    while page := versions.list_references(after=after, limit=_PAGE):
+    while page := versions.list_references(after=after, limit=_PAGE, hidden=True):
         yield from page
         last = page[-1]
         after = (ReferenceType.BRANCH if isinstance(last, Branch) else ReferenceType.TAG, last.name)

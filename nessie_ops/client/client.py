@@ -77,10 +77,15 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
         prefix: str = "",
         after: tuple[ReferenceType, str] | None = None,
         limit: int = MAX_PAGE,
+        hidden: bool = False,
         filter: str = "",
     ) -> list[Reference]:
-        """Branches by name, then tags by name, from after the given (type, name), for which a CEL filter is true."""
+        """Branches by name, then tags by name, from after the given (type, name), for which a CEL filter is true.
+
+        Transactions' branches only when `hidden` says so, or the prefix is theirs.
+        """
         params = {"name-prefix": prefix, "filter": filter, "fetch": "ALL" if filter else ""}
+        params |= {"hidden": "true"} if hidden else {}
         token = wire.make_token(wire.ReferencePosition(*after)) if after else ""
         return list(self._rows("trees", params, wire.ReferencePage, lambda page: page.references, limit, token))
 

@@ -92,7 +92,7 @@ class Catalog:
 
         In one call: where a page begins is told by tokens, which another server makes in its own way.
         """
-        yield from self._catalog.list_references(limit=_ALL)
+        yield from self._catalog.list_references(limit=_ALL, hidden=True)
 
     def line(self, at: CommitHash) -> Iterator[Commit]:
         """The commit `at`, its direct parent, and so on, fetched in pages as they are needed."""

@@ -83,6 +83,7 @@ def list_references(
     store: VersionStore,
     *,
     prefix: str,
+    hidden: bool,
     full: bool,
     wanted: Filter[ListedReference] | None,
     limit: int,
@@ -97,7 +98,7 @@ def list_references(
 
     def load(position: ReferencePosition | None) -> list[ReferenceRow]:
         found = store.list_references(
-            prefix=prefix, after=(position.type, position.name) if position else None, limit=size
+            prefix=prefix, after=(position.type, position.name) if position else None, limit=size, hidden=hidden
         )
         before = [position, *map(_position_of, found)]
         return [ReferenceRow(store, reference, last, default) for reference, last in zip(found, before, strict=False)]

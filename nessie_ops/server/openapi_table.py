@@ -92,7 +92,7 @@ _V2 = {
     "GET config": Operation(v2.Config),
     "GET config/repository": Operation(v2.RepositoryConfigs, ("type[]",)),
     "POST config/repository": Operation(v2.PreviousConfig, (), ConfigIn),
-    "GET trees": Operation(v2.ReferencePage, ("fetch", "filter", "name-prefix", *_PAGE_2)),
+    "GET trees": Operation(v2.ReferencePage, ("fetch", "filter", "hidden", "name-prefix", *_PAGE_2)),
     "POST trees": Operation(v2.SingleReference, ("name!", "type!"), ReferenceIn),
     "GET trees/{ref}": Operation(v2.SingleReference, ("fetch",)),
     "PUT trees/{ref}": Operation(v2.SingleReference, ("type",), ReferenceIn),

@@ -126,15 +126,18 @@ class Transaction:
         return {row[0]: ReferenceRecord(*row) for row in found}
 
     def list_references(
-        self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None
+        self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None, without: str = ""
     ) -> list[ReferenceRecord]:
-        """References ordered by (type, name), after the given pair."""
+        """References ordered by (type, name), after the given pair; none whose name begins with `without`."""
         if not rows.storable(prefix):
             return []
         table = tables.reference
         statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
         if prefix:  # not LIKE, which may ignore case
             statement = statement.where(func.substr(table.c.name, 1, len(prefix)) == prefix)
+        if without:  # two ranges of an index
+            beyond = without[:-1] + chr(ord(without[-1]) + 1)
+            statement = statement.where(or_(table.c.name < without, table.c.name >= beyond))
         if after:
             later = and_(table.c.type == after[0], table.c.name > after[1])
             statement = statement.where(or_(table.c.type > after[0], later))

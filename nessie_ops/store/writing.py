@@ -247,10 +247,10 @@ class WriteTransaction(Transaction):
         return record
 
     def list_references(
-        self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None
+        self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None, without: str = ""
     ) -> list[ReferenceRecord]:
         self.flush()
-        return super().list_references(prefix, after, limit)
+        return super().list_references(prefix, after, limit, without)
 
     def find_references_at(self, head: bytes | None) -> list[ReferenceRecord]:
         self.flush()

@@ -67,11 +67,19 @@ class Reader:
             return repository.list_configs(tx, types)
 
     def list_references(
-        self, *, prefix: str = "", after: tuple[ReferenceType, str] | None = None, limit: int = MAX_PAGE
+        self,
+        *,
+        prefix: str = "",
+        after: tuple[ReferenceType, str] | None = None,
+        limit: int = MAX_PAGE,
+        hidden: bool = False,
     ) -> list[Reference]:
-        """Branches by name, then tags by name, from after the given (type, name)."""
+        """Branches by name, then tags by name, from after the given (type, name).
+
+        Transactions' branches only when `hidden` says so, or the prefix is theirs.
+        """
         with self._store.read() as tx:
-            return references.list_references(tx, prefix, after, limit)
+            return references.list_references(tx, prefix, after, limit, hidden)
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""

@@ -10,6 +10,7 @@ import msgspec
 
 from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound, StoreFormatError
 from nessie_ops.model import (
+    TRANSACTIONS,
     Branch,
     CommitHash,
     Conflict,
@@ -121,9 +122,10 @@ def get_reference(tx: Transaction, name: str) -> Reference:
 
 
 def list_references(
-    tx: Transaction, prefix: str, after: tuple[ReferenceType, str] | None, limit: int
+    tx: Transaction, prefix: str, after: tuple[ReferenceType, str] | None, limit: int, hidden: bool
 ) -> list[Reference]:
-    return [to_reference(record) for record in tx.list_references(prefix, after, limit)]
+    without = "" if hidden or prefix.startswith(TRANSACTIONS) else TRANSACTIONS
+    return [to_reference(record) for record in tx.list_references(prefix, after, limit, without)]
 
 
 def create_reference(

@@ -49,6 +49,7 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     page, token = listings.list_references(
         store,
         prefix="",
+        hidden=False,
         full=full,
         wanted=read_filter(query, REFERENCES),
         limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE, "maxRecords"),
