@@ -9,7 +9,7 @@ from typing import Any
 from lark import Token, Transformer, v_args
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, ContentType, MergeBehavior, ReferenceType
+from nessie_ops.model import ContentKey, ContentType, Isolation, MergeBehavior, ReferenceType
 from nessie_ops.sql import statements as s
 from nessie_ops.sql.statements import At, AtKind, OnConflict, Place, Resolution, Selection, Statement
 
@@ -130,6 +130,18 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def show_diff(self, before: Place | None, after: Place | None, limit: int | None, catalog: str | None) -> Statement:
         return s.ShowDiff(before, after or Place(), limit, catalog)
+
+    # -- transactions -------------------------------------------------------------------------
+
+    def start_transaction(self, level: Token | None, on: str | None, catalog: str | None) -> Statement:
+        words = "_".join(level.upper().split()) if level else Isolation.SERIALIZABLE
+        return s.StartTransaction(Isolation(words.replace("REPEATABLE", "REPEATED")), on, catalog)
+
+    def commit_transaction(self, message: Token | None) -> Statement:
+        return s.CommitTransaction(_unquote(message) if message else "")
+
+    def rollback_transaction(self) -> Statement:
+        return s.RollbackTransaction()
 
     # -- merges -------------------------------------------------------------------------------
 

@@ -14,6 +14,10 @@ SYNTAX = {
     "LIST REFERENCES": f"LIST REFERENCES {_ROWS} [IN catalog]",
     "SHOW LOG": f"SHOW LOG [[ON [BRANCH | TAG]] ref] {_AT} [LIMIT n] [IN catalog]",
     "SHOW DIFF": f"SHOW DIFF [FROM ref {_AT}] [TO ref {_AT}]\n    [LIMIT n] [IN catalog]",
+    "START TRANSACTION": "START TRANSACTION [ISOLATION LEVEL (READ COMMITTED | REPEATED READ | SERIALIZABLE)]\n"
+    "    [ON branch] [IN catalog]",
+    "COMMIT": "COMMIT [TRANSACTION] [MESSAGE 'text']",
+    "ROLLBACK": "ROLLBACK [TRANSACTION]",
     "MERGE BRANCH": f"MERGE [DRY [RUN]] (BRANCH | TAG) [ref] {_AT} [INTO branch] [IN catalog]\n"
     "    [BEHAVIOR (NORMAL | FORCE | DROP)] [BEHAVIORS key = (NORMAL | FORCE | DROP) [AND ...]]\n"
     "  or, instead of behaviors, for keys that both sides changed:\n"

@@ -21,13 +21,14 @@ _SHOWN = 60  # characters of a line on either side of an error
 _COMMENT = re.compile(r"\s+|(?:--|//)[^\n]*|/\*.*?\*/", re.DOTALL)
 _OURS = re.compile(
     r"(?:CREATE|DROP|ASSIGN|USE)\s+(?:BRANCH|TAG)\b|USE\s+REFERENCE\b|SHOW\s+(?:REFERENCE|LOG|DIFF)\b"
-    r"|LIST\s+(?:REFERENCES|CONTENTS)\b|MERGE\s+(?:DRY\s+(?:RUN\s+)?)?(?:BRANCH|TAG)\b|REVERT\s+CONTENT\b",
+    r"|LIST\s+(?:REFERENCES|CONTENTS)\b|MERGE\s+(?:DRY\s+(?:RUN\s+)?)?(?:BRANCH|TAG)\b|REVERT\s+CONTENT\b|START\s+TRANSACTION\b|(?:COMMIT|ROLLBACK)\b",
     re.IGNORECASE,
 )
 _NAMED = {
     "NAME": "a name",
     "TEXT": "a text in quotes",
     "NUMBER": "a number",
+    "LEVEL": "READ COMMITTED, REPEATED READ or SERIALIZABLE",
     "SEMICOLON": "';'",
     "EQUAL": "'='",
     "COMMA": "','",

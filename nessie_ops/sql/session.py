@@ -14,7 +14,7 @@ import msgspec
 
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
-from nessie_ops.model import Detached, Reference, ReferenceType, Tag
+from nessie_ops.model import CatalogTransaction, Detached, NewCatalogTransaction, Reference, ReferenceType, Tag
 from nessie_ops.sql import contents, merging
 from nessie_ops.sql import statements as s
 from nessie_ops.sql.parsing import parse
@@ -24,6 +24,7 @@ REFERENCE = ("refType", "name", "hash")
 LOG = ("author", "committer", "hash", "message", "signedOffBy", "authorTime", "committerTime", "properties")
 DIFF = ("key", "change", "typeBefore", "typeAfter")
 STATUS = ("status",)
+TRANSACTION = ("id", "branch", "target", "isolation", "startHash")
 DEFAULT_LIMIT = 10_000  # rows of a log or a difference, unless the statement says
 
 
@@ -45,7 +46,8 @@ class SqlSession:
         self.client = client
         self.catalog = catalog
         self.ref = ref or client.default_branch
-        self._limit = limit
+        self.transaction: CatalogTransaction | None = None
+        self._limit, self._before = limit, ""  # the reference before the transaction
         client.resolve(self.ref)
 
     def sql(self, text: str) -> list[Result]:
@@ -102,6 +104,8 @@ class SqlSession:
     @_run.register
     def _(self, wanted: s.Use) -> Result:
         assert wanted.place.name is not None  # the grammar's
+        if self.transaction:
+            raise BadRequest(f"USE: transaction {self.transaction.id} is open; COMMIT or ROLLBACK it first.")
         if wanted.kind:
             self._get(wanted.kind, wanted.place.name)
         found = find(self.client, wanted.place, self.ref)
@@ -135,6 +139,42 @@ class SqlSession:
         if isinstance(found, Tag) != (kind is ReferenceType.TAG):
             raise BadRequest(f"'{name}' is a {'tag' if isinstance(found, Tag) else 'branch'}, not a {kind.lower()}.")
         return found
+
+    # -- transactions -------------------------------------------------------------------------
+
+    @_run.register
+    def _(self, wanted: s.StartTransaction) -> Result:
+        """From now on, what the session reads and writes is the transaction's branch."""
+        if self.transaction:
+            raise BadRequest(f"START TRANSACTION: {self.transaction.id} is open; COMMIT or ROLLBACK it first.")
+        target = wanted.on or self.ref
+        if "@" in target:
+            raise BadRequest(f"START TRANSACTION: the session reads {target}, a commit; name a branch by ON.")
+        begun = self.client.begin_transaction(NewCatalogTransaction(target=target, isolation=wanted.isolation))
+        self.transaction, self._before, self.ref = begun, self.ref, begun.branch
+        return Result(TRANSACTION, [(begun.id, begun.branch, begun.target, str(begun.isolation), begun.start_hash)])
+
+    @_run.register
+    def _(self, wanted: s.CommitTransaction) -> Result:
+        """After a conflict the transaction is still open, to be looked at and rolled back."""
+        open = self._require_transaction("COMMIT")
+        done = self.client.commit_transaction(open.id, message=wanted.message)
+        self._leave()
+        return Result(("name", "hash"), [(done.target, done.commit_hash)])
+
+    @_run.register
+    def _(self, wanted: s.RollbackTransaction) -> Result:
+        self.client.rollback_transaction(self._require_transaction("ROLLBACK").id)
+        self._leave()
+        return Result(STATUS, [("OK",)])
+
+    def _require_transaction(self, what: str) -> CatalogTransaction:
+        if self.transaction is None:
+            raise BadRequest(f"{what}: no transaction is open; START TRANSACTION begins one.")
+        return self.transaction
+
+    def _leave(self) -> None:
+        self.transaction, self.ref = None, self._before
 
     # -- history ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nessie_ops.model import ContentKey, ContentType, MergeBehavior, ReferenceType
+from nessie_ops.model import ContentKey, ContentType, Isolation, MergeBehavior, ReferenceType
 
 
 class AtKind(StrEnum):
@@ -106,6 +106,25 @@ class ShowDiff:
     catalog: str | None = None
 
 
+@dataclass(frozen=True)
+class StartTransaction:
+    """`on` None is the reference that the session uses."""
+
+    isolation: Isolation
+    on: str | None = None
+    catalog: str | None = None
+
+
+@dataclass(frozen=True)
+class CommitTransaction:
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class RollbackTransaction:
+    pass
+
+
 class Resolution(StrEnum):
     """What becomes of a key that both sides changed: the source's value, the target's, or no merge at all."""
 
@@ -189,6 +208,9 @@ Statement = (
     | ListReferences
     | ShowLog
     | ShowDiff
+    | StartTransaction
+    | CommitTransaction
+    | RollbackTransaction
     | MergeReference
     | CreateNamespace
     | AlterNamespace

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, ContentType, MergeBehavior, ReferenceType
+from nessie_ops.model import ContentKey, ContentType, Isolation, MergeBehavior, ReferenceType
 from nessie_ops.sql import SqlSyntaxError, is_statement, parse
 from nessie_ops.sql import statements as s
 from nessie_ops.sql.statements import At, AtKind, OnConflict, Place, Resolution, Selection
@@ -46,6 +46,15 @@ STATEMENTS = {
     "SHOW LOG ON dev AT COMMIT abcdef12": s.ShowLog(Place("dev", At("abcdef12", AtKind.COMMIT))),
     "SHOW DIFF": s.ShowDiff(None, Place()),
     "SHOW DIFF FROM main AT '~3' TO dev LIMIT 10": s.ShowDiff(Place("main", At("~3")), Place("dev"), 10),
+    "START TRANSACTION": s.StartTransaction(Isolation.SERIALIZABLE),
+    "start transaction isolation level read committed on dev in nessie": s.StartTransaction(
+        Isolation.READ_COMMITTED, "dev", "nessie"
+    ),
+    "START TRANSACTION ISOLATION LEVEL REPEATED  READ": s.StartTransaction(Isolation.REPEATED_READ),
+    "START TRANSACTION ISOLATION LEVEL REPEATABLE READ": s.StartTransaction(Isolation.REPEATED_READ),
+    "COMMIT": s.CommitTransaction(),
+    "COMMIT TRANSACTION MESSAGE 'both'": s.CommitTransaction("both"),
+    "ROLLBACK": s.RollbackTransaction(),
     "MERGE BRANCH dev": s.MergeReference(BRANCH, Place("dev")),
     "MERGE DRY BRANCH dev INTO main IN nessie": s.MergeReference(BRANCH, Place("dev"), "main", True, catalog="nessie"),
     "MERGE TAG v1 AT abcdef12 BEHAVIOR FORCE BEHAVIORS a.b = DROP AND c=NORMAL INTO main": s.MergeReference(
@@ -150,6 +159,8 @@ def test_a_long_line_is_cut_around_the_error() -> None:
         "MERGE BRANCH dev INTO main",
         "SHOW LOG",
         "LIST REFERENCES",
+        "start transaction",
+        "COMMIT",
         "REVERT CONTENT OF a TO STATE AT '~1'",
     ],
 )

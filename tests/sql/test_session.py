@@ -18,6 +18,7 @@ from nessie_ops.errors import (
     ReferenceAlreadyExists,
     ReferenceConflict,
     ReferenceNotFound,
+    TransactionConflict,
 )
 from nessie_ops.model import NewCommit, ReferenceType
 from nessie_ops.sql import SqlSession, SqlSyntaxError
@@ -289,3 +290,35 @@ def test_it_begins_where_it_is_told(session: SqlSession) -> None:
     assert SqlSession(session.client, ref="dev").sql("SHOW REFERENCE")[0].rows[0][1] == "dev"
     with pytest.raises(ReferenceNotFound, match="nowhere"):
         SqlSession(session.client, ref="nowhere")
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATED READ", "SERIALIZABLE"])
+def test_a_transaction(session: SqlSession, versions: VersionStore, level: str) -> None:
+    [begun] = session.sql(f"START TRANSACTION ISOLATION LEVEL {level}")
+    row = dict(zip(begun.columns, begun.rows[0]))
+    assert row["isolation"] == level.replace(" ", "_") and row["startHash"] == head(versions)
+    session.sql("CREATE NAMESPACE a; CREATE NAMESPACE a.b; DROP TABLE db.t")
+    assert keys(versions) == {"db.t": 3}
+    assert [name for _, name in rows(session, "LIST CONTENTS")] == ["a", "a.b", "db"]
+    assert ("Branch", row["branch"], head(versions, row["branch"])) not in rows(session, "LIST REFERENCES")
+    update(versions, "db.w", 1)
+    seen = [name for _, name in rows(session, "LIST CONTENTS")]
+    assert ("db.w" in seen) is (level == "READ COMMITTED")
+    for forbidden in ("START TRANSACTION", "USE BRANCH dev"):
+        with pytest.raises(BadRequest, match=f"transaction|{row['id']}"):
+            session.sql(forbidden)
+    if level == "SERIALIZABLE":
+        with pytest.raises(TransactionConflict, match=r"db\.w"):
+            session.sql("COMMIT")
+        assert rows(session, "ROLLBACK") == [("OK",)]
+        assert keys(versions) == {"db.t": 3, "db.w": 1}
+    else:
+        assert rows(session, "COMMIT MESSAGE 'all at once'") == [("main", head(versions))]
+        assert keys(versions) == {"db.w": 1}
+        assert rows(session, "SHOW LOG LIMIT 1")[0][3] == "all at once"
+    assert session.ref == "main"
+    for outside in ("COMMIT", "ROLLBACK"):
+        with pytest.raises(BadRequest, match="no transaction is open"):
+            session.sql(outside)
+    with pytest.raises(BadRequest, match="a commit; name a branch"):
+        session.sql("USE REFERENCE main AT '~1'; START TRANSACTION")
