@@ -150,7 +150,7 @@ def test_completion(uri: str, versions: VersionStore) -> None:
         def complete(text: str) -> list[str]:
             return [found.text for found in names.get_completions(Document(text), CompleteEvent())]
 
-        assert complete("SHOW re") == ["REFERENCE", "REFERENCES", "REMOVE", "REVERT"]
+        assert complete("SHOW ref") == ["REFERENCE", "REFERENCES"]
         assert complete("USE BRANCH ma") == ["main"]
         assert complete("SHOW TABLE ord") == ["orders"]
         assert complete("SHOW ") == []
