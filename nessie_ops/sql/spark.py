@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, MapType, StringType, StructField, StructType, TimestampType
 
@@ -70,16 +71,22 @@ class NessieSession:
         spark = self._spark.newSession()
         for name, value in self._spark.conf.getAll.items():
             if spark.conf.isModifiable(name) or name.startswith("spark.sql.catalog."):
-                with suppress(Exception):  # a setting that Spark takes at its start alone
+                with suppress(PySparkException):  # a setting that Spark takes at its start alone
                     spark.conf.set(name, value)
         spark.conf.set(self._setting, f"{self._base}{_ROOT}/{quote(ref, safe='')}")
-        catalog, namespace = self._spark.catalog.currentCatalog(), self._spark.catalog.currentDatabase()
-        with suppress(Exception):  # the namespace need not be on the other reference
-            spark.catalog.setCurrentCatalog(catalog)
-            spark.sql(f"USE {'.'.join(f'`{part}`' for part in namespace.split('.'))}")
+        namespace = [part for part in self._spark.catalog.currentDatabase().split(".") if part]
+        catalog = self._spark.catalog.currentCatalog()
+        spark.sql(f"USE {_quote([catalog])}")  # in SQL: the catalog's methods act on the thread's active session
+        if namespace:
+            with suppress(PySparkException):  # the namespace need not be on the other reference
+                spark.sql(f"USE {_quote([catalog, *namespace])}")
         return spark
 
     def _to_frame(self, result: Result) -> DataFrame:
         fields = [StructField(name, _TYPES.get(name, StringType())) for name in result.columns]
         rows: list[Any] = result.rows
         return self._spark.createDataFrame(rows, StructType(fields))
+
+
+def _quote(parts: list[str]) -> str:
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
