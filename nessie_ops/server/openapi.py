@@ -94,8 +94,10 @@ def _operation(route: Route, row: Operation, schemas: Mapping[Any, dict[str, Any
 
 
 def _query_parameter(text: str) -> dict[str, Any]:
-    name = text.removesuffix("!")
-    return {"name": name.removesuffix("[]"), "in": "query", "required": name != text, "schema": QUERY[name]}
+    """`!` marks what is required, and what follows a colon tells parameters of one name apart."""
+    row = text.removesuffix("!")
+    name = row.partition(":")[0].removesuffix("[]")
+    return {"name": name, "in": "query", "required": row != text, "schema": QUERY[row]}
 
 
 def _success(row: Operation, schemas: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:

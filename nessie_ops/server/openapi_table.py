@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from nessie_ops.model import (
     CatalogTransaction,
+    CatalogTransactionState,
     CommitResult,
     Content,
     CreatedSubscriber,
@@ -65,7 +66,7 @@ PATH = {
 QUERY = {
     **dict.fromkeys(("max-records", "maxRecords", "scan-commits", "namespaceDepth", "after", "wait"), _COUNT),
     **dict.fromkeys(("page-token", "pageToken"), _TOKEN),
-    **dict.fromkeys(("content", "with-doc", "for-write", "newest-first"), _FLAG),
+    **dict.fromkeys(("content", "with-doc", "for-write", "newest-first", "hidden"), _FLAG),
     **dict.fromkeys(("min-key", "max-key", "prefix-key"), _KEY),
     **dict.fromkeys(("limit-hash", "startHash", "endHash", "hashOnRef", "expectedHash"), _HASH),
     **dict.fromkeys(("name", "name-prefix", "sourceRefName", "ref", "message"), _TEXT),
@@ -73,7 +74,8 @@ QUERY = {
     "type[]": {"type": "array", "items": {"type": "string"}},
     "filter": _FILTER,
     "fetch": _FETCH,
-    "state": {"type": "string", "enum": list(MergeRequestState)},
+    "state:transaction": {"type": "string", "enum": list(CatalogTransactionState)},
+    "state:merge-request": {"type": "string", "enum": list(MergeRequestState)},
     **dict.fromkeys(("source", "target"), _TEXT),
     "type": _TYPE,
 }
@@ -127,13 +129,13 @@ _EVENTS = {
     "POST events/subscribers/{subscriber}/dead-letters/{seq}/retry": Operation(v2.Count),
 }
 _MERGE_REQUESTS = {
-    "GET transactions": Operation(v2.TransactionPage, ("state", *_PAGE_2)),
+    "GET transactions": Operation(v2.TransactionPage, ("state:transaction", *_PAGE_2)),
     "POST transactions": Operation(CatalogTransaction, (), NewCatalogTransaction, needs_body=False),
     "GET transactions/{id}": Operation(CatalogTransaction),
     "POST transactions/{id}/commit": Operation(CatalogTransaction, (), CommitTransactionIn, needs_body=False),
     "POST transactions/{id}/rollback": Operation(CatalogTransaction),
     "POST transactions/{id}/renew": Operation(CatalogTransaction, (), LeaseIn, needs_body=False),
-    "GET merge-requests": Operation(v2.MergeRequestPage, ("state", "source", "target", *_PAGE_2)),
+    "GET merge-requests": Operation(v2.MergeRequestPage, ("state:merge-request", "source", "target", *_PAGE_2)),
     "POST merge-requests": Operation(MergeRequest, (), NewMergeRequest),
     "GET merge-requests/{number}": Operation(MergeRequest),
     "POST merge-requests/{number}/checks": Operation(MergeRequest, (), ChecksIn),

@@ -39,6 +39,8 @@ def test_what_it_tells(store: Store, versions: VersionStore) -> None:
         "dead_letter": 0,
         "idempotency_key": 0,
         "merge_request": 0,
+        "catalog_transaction": 0,
+        "catalog_read": 0,
     }
     assert (found.cache_bytes == store.cache.capacity and "nessie" in found.database) or "sqlite" in found.database
 
