@@ -21,7 +21,12 @@ LAYERS = (
     {"assets"},
     {"schedules"},
 )
-LEAVES = {"errors": set(), "runtime": {"errors"}, "client": {"errors", "model"}}  # importable by every layer
+LEAVES = {
+    "errors": set(),
+    "runtime": {"errors"},
+    "buffering": {"errors", "model"},
+    "client": {"errors", "model", "buffering"},
+}  # importable by every layer
 COMPOSITION = {"__main__", "ci", "definitions", "demo", "driving", "instance", "month_runs", "ui"}  # import all
 FRAMEWORKS = {
     "sqlmodel": {"store"},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import cast
 from uuid import uuid4
 
 from nessie_ops.catalog.access import Access
+from nessie_ops.catalog.buffered import BufferedVersions
 from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.lake import Lake
 from nessie_ops.catalog.locations import Warehouse
@@ -52,6 +55,14 @@ class IcebergCatalog:
         self.views = Views(lake)
         self.access = Access(lake, s3)
         self._lake = lake
+
+    def within(self, store: BufferedVersions) -> IcebergCatalog:
+        """This catalog on a transaction's branch, with the same files."""
+        other = copy.copy(self)
+        other.version_store = cast(VersionStore, store)  # which has the methods that are used
+        lake = other._lake = Lake(other.version_store, self._lake.files, self._lake.clock, self._lake.new_id)
+        other.namespaces, other.tables, other.views = Namespaces(lake), Tables(lake), Views(lake)
+        return other
 
     @property
     def default_branch(self) -> str:

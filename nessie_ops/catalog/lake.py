@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
+from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.catalog.files import MetadataFiles
 from nessie_ops.catalog.locations import folder_name
 from nessie_ops.catalog.outlines import Check
@@ -36,6 +37,7 @@ from nessie_ops.model import (
     Content,
     ContentKey,
     ContentType,
+    Isolation,
     Namespace,
     NewCommit,
     Operation,
@@ -154,9 +156,11 @@ class Lake:
         `result` is what the caller returns then: the answer to a request with a key is made of it.
         """
         full = msgspec.structs.replace(meta, message=meta.message or message)
+        buffer = BufferedTransaction(self.store, branch.name, Isolation.REPEATED_READ, full, start=branch.hash)
+        buffer.apply(operations)
         try:
             with once.returning(lambda _: result):
-                self.store.commit(branch.name, branch.hash, full, operations)
+                buffer.send()
         except ReferenceConflict as conflict:
             raise explain(conflict) from conflict
         except ReferenceNotFound as gone:  # the branch was deleted, or set to another commit

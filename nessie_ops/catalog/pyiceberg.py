@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pyiceberg.catalog import Catalog, PropertiesUpdateSummary
@@ -32,16 +33,17 @@ from pyiceberg.table import (
     TableProperties,
     Transaction,
 )
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
-from pyiceberg.view.metadata import ViewMetadata, ViewVersion
+from pyiceberg.view.metadata import ViewVersion
 
+from nessie_ops.catalog.buffered import BufferedVersions
 from nessie_ops.catalog.catalog import IcebergCatalog
-from nessie_ops.catalog.listing import Names
 from nessie_ops.catalog.names import one_ref, select_ref
+from nessie_ops.catalog.pyiceberg_answers import list_all, metadata_of, to_view
 from nessie_ops.catalog.pyiceberg_errors import pyiceberg_errors
 from nessie_ops.catalog.pyiceberg_requests import (
     requirements_of,
@@ -54,7 +56,7 @@ from nessie_ops.catalog.sharing import Lease
 from nessie_ops.catalog.stores import S3
 from nessie_ops.catalog.tables import Loaded
 from nessie_ops.errors import BadRequest, NamespaceNotFound
-from nessie_ops.model import CommitHash, ContentKey, ReferenceSpec
+from nessie_ops.model import CommitHash, ContentKey, Isolation, ReferenceSpec
 from nessie_ops.runtime.home import allowed_locations, get_home, store_url, warehouse_url
 from nessie_ops.runtime.structs import prepare_structs
 from nessie_ops.versioning.versionstore import VersionStore
@@ -127,6 +129,32 @@ class NessieOpsCatalog(Catalog):
         other.properties = {**self.properties, REF: checked}
         other._ref, other._is_derived = checked, True
         return other
+
+    @contextmanager
+    def transaction(
+        self,
+        on: str = "",
+        *,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        message: str = "",
+        author: str = "",
+    ) -> Iterator[Self]:
+        """This catalog within a transaction on a branch (the catalog's own unless named), one commit at its end.
+
+            with catalog.transaction(on="main") as tx:
+                tx.load_table("bank.booked").append(tx.load_table("bank.incoming").scan().to_arrow())
+
+        See `nessie_ops.buffering.transaction`.  CommitFailedException names tables that others changed, and who did.
+        """
+        with pyiceberg_errors():
+            store = self.version_store
+            buffer = store.transaction(on or self._ref, isolation=isolation, message=message, author=author)
+            other = self.on(buffer.on)
+            other._catalog = self._opened.within(versions := BufferedVersions(store, buffer))
+        with buffer:
+            yield other
+            with pyiceberg_errors():
+                buffer.commit(message or versions.message)
 
     def close(self) -> None:
         """Give the store back, which closes with its last catalog.  What `on` gave ends with where it came from."""
@@ -222,7 +250,7 @@ class NessieOpsCatalog(Catalog):
             ref, key = self._target(table.name())
             loaded = self._opened.tables.commit(ref, [to_change(key, requirements, updates)])[0]
         return CommitTableResponse.model_validate(
-            {"metadata": _metadata_of(loaded), "metadata-location": loaded.metadata_location}
+            {"metadata": metadata_of(loaded), "metadata-location": loaded.metadata_location}
         )
 
     def commit_tables(self, transactions: Sequence[Transaction]) -> None:
@@ -241,13 +269,13 @@ class NessieOpsCatalog(Catalog):
             ]
             committed = self._opened.tables.commit(one_ref(refs, self._opened.default_branch, "transactions"), changes)
         for table, transaction, loaded in zip(tables, transactions, committed, strict=True):
-            table.metadata, table.metadata_location = _metadata_of(loaded), str(loaded.metadata_location)
+            table.metadata, table.metadata_location = metadata_of(loaded), str(loaded.metadata_location)
             transaction._updates, transaction._requirements, transaction._snapshot_producers = (), (), []
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         with pyiceberg_errors():
             catalog, at, key = self._opened, self._resolve(), self._namespace(namespace)
-            return _list_all(key, lambda after: catalog.tables.list_names(at, key, after=after))
+            return list_all(key, lambda after: catalog.tables.list_names(at, key, after=after))
 
     # -- namespaces ---------------------------------------------------------------------------
 
@@ -264,7 +292,7 @@ class NessieOpsCatalog(Catalog):
         with pyiceberg_errors():
             catalog, at = self._opened, self._resolve()
             key = None if namespace in ("", ()) else self._namespace(namespace)
-            return _list_all(key, lambda after: catalog.namespaces.list_names(at, key, after=after))
+            return list_all(key, lambda after: catalog.namespaces.list_names(at, key, after=after))
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
         with pyiceberg_errors():
@@ -303,11 +331,11 @@ class NessieOpsCatalog(Catalog):
             converted = self._convert_schema_if_needed(schema)
             request = to_create_view(key.name, converted, view_version, location, properties)
             created = self._opened.views.create(ref, ContentKey(key.elements[:-1]), request)
-            return _to_view(self.identifier_to_tuple(identifier), created)
+            return to_view(self.identifier_to_tuple(identifier), created)
 
     def load_view(self, identifier: str | Identifier) -> View:
         with pyiceberg_errors():
-            return _to_view(self.identifier_to_tuple(identifier), self._opened.views.load(*self._target(identifier)))
+            return to_view(self.identifier_to_tuple(identifier), self._opened.views.load(*self._target(identifier)))
 
     def view_exists(self, identifier: str | Identifier) -> bool:
         with pyiceberg_errors():
@@ -319,7 +347,7 @@ class NessieOpsCatalog(Catalog):
         with pyiceberg_errors(taken=ViewAlreadyExistsError):
             ref, key = self._target(identifier)
             registered = self._opened.views.register(ref, key, metadata_location)
-            return _to_view(self.identifier_to_tuple(identifier), registered)
+            return to_view(self.identifier_to_tuple(identifier), registered)
 
     def drop_view(self, identifier: str | Identifier) -> None:
         with pyiceberg_errors():
@@ -328,7 +356,7 @@ class NessieOpsCatalog(Catalog):
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
         with pyiceberg_errors():
             catalog, at, key = self._opened, self._resolve(), self._namespace(namespace)
-            return _list_all(key, lambda after: catalog.views.list_names(at, key, after=after))
+            return list_all(key, lambda after: catalog.views.list_names(at, key, after=after))
 
     # -- what they share ----------------------------------------------------------------------
 
@@ -363,29 +391,10 @@ class NessieOpsCatalog(Catalog):
         return elements
 
     def _to_table(self, identifier: Identifier, loaded: Loaded, kind: type[T]) -> T:
-        metadata = _metadata_of(loaded)
+        metadata = metadata_of(loaded)
         io = self._load_file_io(metadata.properties, loaded.metadata_location or metadata.location)
         return kind(identifier, metadata, loaded.metadata_location, io, self)  # type: ignore[arg-type]
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
         """Old metadata files stay, whatever the table's properties say: other references may use them."""
-
-
-def _metadata_of(loaded: Loaded) -> TableMetadata:
-    return TableMetadataUtil.parse_raw(loaded.metadata.decode())
-
-
-def _to_view(identifier: Identifier, loaded: Loaded) -> View:
-    return View(identifier, ViewMetadata.model_validate_json(loaded.metadata))
-
-
-def _list_all(parent: ContentKey | None, list_page: Callable[[str | None], Names]) -> list[Identifier]:
-    """All pages of a listing, each name with those above it."""
-    above = parent.elements if parent else ()
-    page = list_page(None)
-    names = list(page.names)
-    while page.more:
-        page = list_page(names[-1])
-        names += page.names
-    return [(*above, name) for name in names]

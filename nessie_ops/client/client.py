@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from nessie_ops import errors
+from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.client.connection import PAGE
 from nessie_ops.client.events import EventMethods
 from nessie_ops.client.mergerequests import MergeRequestMethods
@@ -32,6 +33,7 @@ from nessie_ops.model import (
     Detached,
     DiffEntry,
     Entry,
+    Isolation,
     LogEntry,
     Merge,
     MergeResult,
@@ -209,6 +211,24 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
         """One atomic commit on top of the head of `branch`; see VersionStore.commit."""
         body = {"commitMeta": _to_meta(meta), "operations": list(operations)}
         return self._write("POST", f"trees/{_quote(f'{branch}@{expected}')}/history/commit", CommitResult, body)
+
+    def transaction(
+        self,
+        on: str = "",
+        *,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        message: str = "",
+        author: str = "",
+    ) -> BufferedTransaction:
+        """A transaction on a branch, the default one unless named, that becomes one commit at its block's end:
+
+            with catalog.transaction(on="main") as tx:
+                tx.put(target, change(tx.get(source)))
+
+        What the levels see and check is told in `nessie_ops.buffering.transaction`.  ReferenceNotFound, BadRequest.
+        """
+        meta = NewCommit(message=message, authors=(author,) if author else ())
+        return BufferedTransaction(self, on or self.default_branch, isolation, meta)
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
         """Merge a commit into `branch`; MergeConflict, with the result, unless `request` wants it as result."""

@@ -18,6 +18,7 @@ from nessie_ops.model.commits import (
     Put,
     PutLog,
     Unchanged,
+    UnchangedRange,
 )
 from nessie_ops.model.content import (
     UDF,
@@ -172,6 +173,7 @@ __all__ = [
     "Tag",
     "Transplant",
     "Unchanged",
+    "UnchangedRange",
     "check_name",
     "check_spelling",
     "decode_content",

@@ -33,7 +33,19 @@ class Unchanged(msgspec.Struct, frozen=True, gc=False, tag="UNCHANGED", tag_fiel
     key: ContentKey
 
 
-Operation = Put | Delete | Unchanged
+class UnchangedRange(msgspec.Struct, frozen=True, gc=False, tag="UNCHANGED_RANGE", tag_field="type", rename="camel"):
+    """Commit only if a listing holds the same keys as at the expected hash, and, `with_content`, the same values.
+
+    It is that of `prefix` and all below it, cut to `first` ... `last` inclusive.  Never stored.
+    """
+
+    prefix: ContentKey | None = None
+    first: ContentKey | None = None
+    last: ContentKey | None = None
+    with_content: bool = False
+
+
+Operation = Put | Delete | Unchanged | UnchangedRange
 
 
 class NewCommit(msgspec.Struct, frozen=True, gc=False, kw_only=True):

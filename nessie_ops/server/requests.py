@@ -16,7 +16,16 @@ import msgspec
 from litestar import Request
 
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, NewCommit, Operation, Put, tidy
+from nessie_ops.model import (
+    ContentKey,
+    KeyMergeMode,
+    MergeBehavior,
+    NewCommit,
+    Operation,
+    Put,
+    UnchangedRange,
+    tidy,
+)
 from nessie_ops.server.problems import UnsupportedMediaType
 from nessie_ops.versioning.transplanting import MAX_TRANSPLANTED
 
@@ -157,11 +166,17 @@ def check_keys(keys: Iterable[ContentKey]) -> None:
 def read_commit(request: AnyRequest, body: bytes) -> tuple[NewCommit, tuple[Operation, ...]]:
     """Meta and operations of a commit request, with what the headers say."""
     given = read_body(request, body, CommitIn)
-    check_keys(operation.key for operation in given.operations)
+    check_keys(key for operation in given.operations for key in _keys_of(operation))
     meta = to_new_commit(given.commit_meta, request)
     if meta is None:
         raise BadRequest("commitMeta.message: must not be null.")
     return meta, tuple(_tidy(operation) for operation in given.operations)
+
+
+def _keys_of(operation: Operation) -> list[ContentKey]:
+    if isinstance(operation, UnchangedRange):
+        return [key for key in (operation.prefix, operation.first, operation.last) if key]
+    return [operation.key]
 
 
 def _tidy(operation: Operation) -> Operation:

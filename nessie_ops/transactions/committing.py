@@ -8,14 +8,13 @@ from typing import NoReturn
 
 import msgspec
 
-from nessie_ops.errors import ReferenceConflict, TransactionConflict, TransactionNotOpen
+from nessie_ops.buffering.blame import MAX_LOG, find_changes, tell
+from nessie_ops.errors import ReferenceConflict, TransactionNotOpen
 from nessie_ops.model import (
     CatalogTransaction,
     CatalogTransactionState,
-    Change,
     CommitHash,
     Conflict,
-    ContentKey,
     Isolation,
     Merge,
     NewCommit,
@@ -28,8 +27,6 @@ from nessie_ops.versioning.objects import find_commit, load_commit, root_of
 
 ID = "nessie_ops.transaction"  # properties of the commit
 ISOLATION = "nessie_ops.isolation"
-_MAX_LOG = 1_000  # commits of the target looked through for who changed a key
-_SHOWN = 5  # conflicts told in the message
 
 
 def commit(
@@ -85,42 +82,6 @@ def _refuse(
 ) -> NoReturn:
     """TransactionConflict with who changed what."""
     keys = {conflict.key for conflict in conflicts if conflict.key}
-    changes = find_changes(tx, keys, head, open.start_hash)
-    told = [_tell(conflict, changes.get(conflict.key) if conflict.key else None) for conflict in conflicts]
-    more = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    raise TransactionConflict(
-        f"Transaction {open.id} conflicts with others' commits to {open.target}: {'; '.join(told[:_SHOWN])}{more}.",
-        tuple(conflicts),
-        tuple(changes[key] for key in sorted(changes)),
-    )
-
-
-def _tell(conflict: Conflict, change: Change | None) -> str:
-    if change is None:
-        return conflict.message
-    who = change.author or "somebody"
-    return f"{conflict.message} by {who} in {change.commit_hash[:16]} at {change.time:%Y-%m-%d %H:%M:%S}Z"
-
-
-def find_changes(
-    tx: WriteTransaction, keys: set[ContentKey], head: CommitHash, since: CommitHash
-) -> dict[ContentKey, Change]:
-    """For each key the newest commit from `head` back to `since` that changed it, among the last thousand."""
-    found: dict[ContentKey, Change] = {}
-    if head == since:
-        return found
-    for entry in history.list_log(tx, head, since, _MAX_LOG, True, None):
-        meta = entry.commit_meta
-        if meta.hash == since or len(found) == len(keys):
-            break
-        for operation in entry.operations or ():
-            if operation.key in keys and operation.key not in found:
-                author = meta.authors[0] if meta.authors else meta.committer
-                found[operation.key] = Change(
-                    key=str(operation.key),
-                    commit_hash=meta.hash,
-                    author=author,
-                    time=meta.commit_time,
-                    message=meta.message,
-                )
-    return found
+    is_moved = head != open.start_hash
+    log = history.list_log(tx, head, open.start_hash, MAX_LOG, True, None) if is_moved else ()
+    raise tell(f"Transaction {open.id}", open.target, conflicts, find_changes(log, keys, open.start_hash))

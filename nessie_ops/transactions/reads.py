@@ -1,7 +1,7 @@
 """What a transaction has read, and whether that is still so.
 
 A read is a range of key bytes, half open, of which the transaction saw the values, or only which keys there are.  A
-single key is the range that holds nothing else.  Comparing reads nodes in proportion to what differs.
+single key is the range that holds nothing else.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from hashlib import blake2b
 
-from nessie_ops.model import Conflict, ConflictType, ContentKey
+from nessie_ops.model import Conflict, ContentKey
 from nessie_ops.store import ReadRecord, Transaction
-from nessie_ops.versioning import tree
 from nessie_ops.versioning.objects import StoredNodes
+from nessie_ops.versioning.ranges import Range, find_range_conflicts
 
 
 class Kind(IntEnum):
@@ -35,22 +35,5 @@ def span(key: ContentKey) -> tuple[bytes, bytes]:
 
 def find_conflicts(tx: Transaction, reads: Iterable[ReadRecord], base_root: bytes, head_root: bytes) -> list[Conflict]:
     """What is no longer as it was read, a conflict per key, in key order."""
-    if base_root == head_root:
-        return []
-    nodes = StoredNodes(tx)
-    found: dict[ContentKey, Conflict] = {}
-    for read in reads:
-        for raw, before, after in tree.diff(nodes, base_root, head_root, bytes(read.low), bytes(read.high)):
-            if read.kind == Kind.KEYS and before is not None and after is not None:
-                continue  # it was there, and is
-            key = ContentKey.from_bytes(raw)
-            found[key] = _describe(key, before, after)
-    return [found[key] for key in sorted(found)]
-
-
-def _describe(key: ContentKey, before: bytes | None, after: bytes | None) -> Conflict:
-    if before is None:
-        return Conflict(ConflictType.KEY_EXISTS, key, f"key '{key}' was read as absent, and exists now")
-    if after is None:
-        return Conflict(ConflictType.KEY_DOES_NOT_EXIST, key, f"key '{key}' was read, and is gone now")
-    return Conflict(ConflictType.VALUE_DIFFERS, key, f"key '{key}' was read, and has been changed")
+    ranges = (Range(bytes(read.low), bytes(read.high), read.kind == Kind.VALUES) for read in reads)
+    return find_range_conflicts(StoredNodes(tx), base_root, head_root, ranges)

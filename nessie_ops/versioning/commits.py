@@ -30,6 +30,7 @@ from nessie_ops.model import (
     Operation,
     Put,
     Unchanged,
+    UnchangedRange,
     parse_content_id,
     with_id,
 )
@@ -54,8 +55,9 @@ from nessie_ops.versioning.conflicts import (
     get_namespace_conflicts,
     raise_conflicts,
 )
-from nessie_ops.versioning.history import is_ancestor
+from nessie_ops.versioning.history import is_ancestor, key_span
 from nessie_ops.versioning.objects import StoredNodes, find_commit, load_commit, root_of, save_content
+from nessie_ops.versioning.ranges import Range, find_range_conflicts
 
 MAX_OPERATIONS = 100_000  # in one commit: bounds the time for which a branch is locked
 
@@ -80,12 +82,12 @@ def commit(
     clock: Callable[[], datetime],
     new_id: Callable[[], str],
 ) -> CommitResult:
-    deletes, puts, checks = _sort_operations(operations)
+    deletes, puts, checks, ranges = _sort_operations(operations)
     check_meta(meta)
     record = references.get_branch_record(tx, branch, "commit")
     head = load_commit(tx, record.head)
     base = get_expected(tx, branch, expected, head)
-    keys = [operation.key.to_bytes() for operation in operations]
+    keys = [operation.key.to_bytes() for kind in (deletes, puts, checks) for operation in kind]
     nodes = StoredNodes(tx)
     at_base = tree.get_many(nodes, root_of(base), keys)
     at_head = at_base if base == head else tree.get_many(nodes, root_of(head), keys)
@@ -95,7 +97,12 @@ def commit(
     real = [change for change, edit in zip(changes, edits) if not edit.is_check]
     created = [edit.key.to_bytes() for edit in edits if edit.is_created]
     raise_conflicts(get_namespace_conflicts(tx, root_of(head), real, created, at_head))
-    raise_conflicts(_get_key_conflicts(edits, at_head, base == head))
+    raise_conflicts(
+        (
+            *_get_key_conflicts(edits, at_head, base == head),
+            *find_range_conflicts(nodes, root_of(base), root_of(head), ranges),
+        )
+    )
 
     contents = [edit.content for edit in edits if edit.content]
     written = write_commit(tx, head, None, meta, real, contents, clock())
@@ -125,7 +132,9 @@ def get_expected(tx: WriteTransaction, branch: str, expected: CommitHash, head: 
     return base
 
 
-def _sort_operations(operations: Sequence[Operation]) -> tuple[list[Delete], list[Put], list[Unchanged]]:
+def _sort_operations(
+    operations: Sequence[Operation],
+) -> tuple[list[Delete], list[Put], list[Unchanged], list[Range]]:
     """Operations by kind; BadRequest when there are none, too many, or two for one key.
 
     The one pair allowed for a key is Delete, then Put without id: drop and create.
@@ -137,8 +146,12 @@ def _sort_operations(operations: Sequence[Operation]) -> tuple[list[Delete], lis
     deletes: list[Delete] = []
     puts: list[Put] = []
     checks: list[Unchanged] = []
+    ranges: list[Range] = []
     seen: dict[ContentKey, Operation] = {}
     for operation in operations:
+        if isinstance(operation, UnchangedRange):
+            ranges.append(Range(*key_span(operation.prefix, operation.first, operation.last), operation.with_content))
+            continue
         operation.key.validated()
         before = seen.get(operation.key)
         replaces = isinstance(before, Delete) and isinstance(operation, Put) and operation.content.id is UNSET
@@ -151,7 +164,7 @@ def _sort_operations(operations: Sequence[Operation]) -> tuple[list[Delete], lis
             deletes.append(operation)
         else:
             checks.append(operation)
-    return deletes, puts, checks
+    return deletes, puts, checks, ranges
 
 
 def _plan(

@@ -12,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import uuid4
 
+from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
     TRANSACTIONS,
     CommitHash,
     CommitResult,
     ContentKey,
+    Isolation,
     Merge,
     MergeResult,
     NewCommit,
@@ -156,6 +158,24 @@ class VersionStore(Reader):
             done,
             start,
         )
+
+    def transaction(
+        self,
+        on: str = "",
+        *,
+        isolation: Isolation = Isolation.SERIALIZABLE,
+        message: str = "",
+        author: str = "",
+    ) -> BufferedTransaction:
+        """A transaction on a branch, the default one unless named, that becomes one commit at its block's end:
+
+            with catalog.transaction(on="main") as tx:
+                tx.put(target, change(tx.get(source)))
+
+        What the levels see and check is told in `nessie_ops.buffering.transaction`.  ReferenceNotFound, BadRequest.
+        """
+        meta = NewCommit(message=message, authors=(author,) if author else ())
+        return BufferedTransaction(self, on or self.default_branch, isolation, meta)
 
     def merge(self, branch: str, expected: CommitHash | None, request: Merge) -> MergeResult:
         """Merge a commit into `branch` as one commit with two parents, per key; MergeConflict unless as result.

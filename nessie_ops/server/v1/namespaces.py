@@ -24,7 +24,6 @@ from nessie_ops.model import (
     Delete,
     Namespace,
     NewCommit,
-    Operation,
     Put,
     with_id,
 )
@@ -75,7 +74,7 @@ def _read_branch(store: VersionStore, ref: str, request: AnyRequest) -> tuple[st
     return spec.name, store.resolve(spec).hash
 
 
-def _commit(store: VersionStore, branch: str, at: CommitHash, message: str, operation: Operation) -> CommitResult:
+def _commit(store: VersionStore, branch: str, at: CommitHash, message: str, operation: Put | Delete) -> CommitResult:
     """Commit; conflicts become what the namespace API calls them."""
     try:
         return store.commit(branch, at, NewCommit(message=message), [operation])
