@@ -19,6 +19,7 @@ from nessie_ops.model import wire
 _ROOT = "api/v2"
 PAGE = 1_000  # rows of one request
 IDLE_S = 5  # how long an idle connection is kept; the server keeps it longer
+_HEADERS = {"Nessie-Client-Spec": "2", "Nessie-Ops-Properties": "true", "Accept-Encoding": "identity"}
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LOOK = "It may have been done: look before repeating it."
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -77,7 +78,7 @@ class Connection:
             raise BadRequest(f"uri: '{without_user(base_uri)[:200]}' is not an http or https URL.")
         self.base_uri, self.shown_uri = base, without_user(base)
         self._http = httpx.Client(
-            headers={"Nessie-Client-Spec": "2", "Accept-Encoding": "identity", **headers},
+            headers={**_HEADERS, **headers},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_keepalive_connections=20, keepalive_expiry=IDLE_S),
             trust_env=parts.host not in ("127.0.0.1", "localhost", "::1"),  # no proxy to oneself

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -57,6 +58,14 @@ class Detached(msgspec.Struct, frozen=True, tag="DETACHED", tag_field="type"):
 
 
 Reference = Branch | Tag
+AnyReference = TypeVar("AnyReference", Branch, Tag, Detached, Reference, Reference | Detached)
+
+
+def bare(reference: AnyReference) -> AnyReference:
+    """The reference without its properties."""
+    if isinstance(reference, Detached) or not reference.properties:
+        return reference
+    return msgspec.structs.replace(reference, properties={})
 
 
 class ReferenceMove(msgspec.Struct, frozen=True, rename="camel"):

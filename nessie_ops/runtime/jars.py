@@ -112,7 +112,7 @@ def _run_ivy(jar: Jar, java: Java, scratch: Path, report: Callable[[str], None])
         *_network_options(scratch),
         f"-Divy.default.ivy.user.dir={scratch / 'ivy'}",
         *("-cp", f"{spark_jars()}/*", "org.apache.ivy.Main"),
-        *("-cache", str(scratch / "cache"), "-notransitive"),
+        *("-cache", str(scratch / "cache"), "-notransitive", "-types", "jar"),  # not its sources and documentation
         *("-dependency", jar.group, jar.artifact, jar.version),
         *("-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),
     ]

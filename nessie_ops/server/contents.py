@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest, ContentNotFound
 from nessie_ops.model import Content, ContentKey, Detached, Reference, ReferenceSpec
+from nessie_ops.model.references import bare
 from nessie_ops.model.wire import Contents, DiffPage, EntryPage, KeyedContent, SingleContent
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import DIFFS, ENTRIES
@@ -46,7 +47,7 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
         token=query.text("page-token"),
     )
     return json_response(
-        EntryPage(entries=tuple(page), effective_reference=effective, has_more=token is not None, token=token)
+        EntryPage(entries=tuple(page), effective_reference=bare(effective), has_more=token is not None, token=token)
     )
 
 
@@ -68,7 +69,7 @@ def _answer_content(store: VersionStore, spec: ReferenceSpec, wanted: ContentKey
 def _show(wanted: ContentKey, effective: Reference | Detached, found: Mapping[ContentKey, Content]) -> ASGIApp:
     if wanted not in found:
         raise ContentNotFound(f"Could not find content for key '{wanted}' in reference '{effective.name}'.", wanted)
-    return JsonAnswer(SingleContent(found[wanted], effective))
+    return JsonAnswer(SingleContent(found[wanted], bare(effective)))
 
 
 @get("/trees/{ref:str}/contents", sync_to_thread=True)
@@ -90,7 +91,7 @@ def _answer_contents(store: VersionStore, ref: str, keys: Iterable[ContentKey]) 
     effective = store.resolve(parse_ref(store, ref))
     found = store.get_contents(effective.hash, keys)
     rows = tuple(KeyedContent(key, content) for key, content in found.items())
-    return json_response(Contents(rows, effective))
+    return json_response(Contents(rows, bare(effective)))
 
 
 @get("/trees/{ref:str}/diff/{to_ref:str}", sync_to_thread=True)
@@ -107,8 +108,8 @@ def diff(store: Store, request: AnyRequest, ref: Segment, to_ref: Segment) -> Re
     )
     answer = DiffPage(
         diffs=tuple(page),
-        effective_from_reference=before,
-        effective_to_reference=after,
+        effective_from_reference=bare(before),
+        effective_to_reference=bare(after),
         has_more=token is not None,
         token=token,
     )

@@ -1,7 +1,12 @@
-"""Endpoints of branches and tags: list, create, get, assign, delete, set properties."""
+"""Endpoints of branches and tags: list, create, get, assign, delete, set properties.
+
+Properties are no part of Nessie's references, and its Java client refuses an answer that has them.  So they are in
+the answers to requests that speak of them, or that have the header `Nessie-Ops-Properties: true`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,6 +15,7 @@ from litestar.types import ASGIApp
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import Reference, ReferenceType
+from nessie_ops.model.references import bare
 from nessie_ops.model.wire import ReferenceMetadata, ReferencePage, SingleReference
 from nessie_ops.server import listings
 from nessie_ops.server.filter_variables import REFERENCES
@@ -32,6 +38,7 @@ from nessie_ops.server.specs import (
 )
 from nessie_ops.versioning import MAX_PAGE, VersionStore
 
+PROPERTIES_HEADER = "Nessie-Ops-Properties"
 MAX_METADATA_PAGE = 250  # references with metadata in a page: each costs a walk of the commit graph
 
 _TYPES = {"BRANCH": ReferenceType.BRANCH, "branch": ReferenceType.BRANCH} | {
@@ -53,6 +60,15 @@ def to_plain(reference: Reference, metadata: ReferenceMetadata | None) -> dict[s
     return {**plain, "metadata": metadata} if metadata else plain
 
 
+def _choose(request: AnyRequest) -> Callable[[Reference], Reference]:
+    """What becomes of a reference in the answer to a request."""
+    return _keep if request.headers.get(PROPERTIES_HEADER) == "true" else bare
+
+
+def _keep(reference: Reference) -> Reference:
+    return reference
+
+
 def _show(reference: Reference) -> Response[bytes]:
     return json_response(SingleReference(reference))
 
@@ -70,10 +86,11 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
         limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE),
         token=query.text("page-token"),
     )
+    choose = _choose(request)
     if not full:
-        references = tuple(row.reference for row in page)
+        references = tuple(choose(row.reference) for row in page)
         return json_response(ReferencePage(references=references, has_more=token is not None, token=token))
-    rows = [to_plain(row.reference, row.metadata) for row in page]
+    rows = [to_plain(choose(row.reference), row.metadata) for row in page]
     return json_response({"references": rows, "hasMore": token is not None, "token": token})
 
 
@@ -93,7 +110,7 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
 @get("/trees/{ref:str}")
 async def get_reference(live: LiveStore, request: AnyRequest, ref: Segment) -> ASGIApp:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
-    reference = await live.get_reference(parse_plain_ref(live.store, ref))
+    reference = _choose(request)(await live.get_reference(parse_plain_ref(live.store, ref)))
     if not full:
         return JsonAnswer(SingleReference(reference))
     return JsonAnswer({"reference": await in_thread(_describe, live.store, reference)})
@@ -115,7 +132,7 @@ def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body
     target = get_body_hash(store, given.hash, "hash", "Target hash")
     check_type(store.get_reference(spec.name), wanted)
     name = spec.name
-    return answer(lambda: store.assign_reference(name, expected, target), _show)
+    return answer(lambda: store.assign_reference(name, expected, target), lambda done: _show(_choose(request)(done)))
 
 
 @delete("/trees/{ref:str}", status_code=200, sync_to_thread=True)
@@ -126,7 +143,7 @@ def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Respons
     expected = get_expected(store, spec)
     check_type(store.get_reference(spec.name), wanted)
     name = spec.name
-    return answer(lambda: store.delete_reference(name, expected), _show)
+    return answer(lambda: store.delete_reference(name, expected), lambda gone: _show(_choose(request)(gone)))
 
 
 @put("/trees/{ref:str}/properties", sync_to_thread=True)

@@ -108,7 +108,7 @@ def commit(
     written = write_commit(tx, head, None, meta, real, contents, clock())
     references.move_head(tx, record, written.id, references.COMMITTED, clock())
     added = tuple(AddedContent(e.key, ContentId(str(e.content.id))) for e in edits if e.is_added and e.content)
-    return CommitResult(Branch(branch, written.hash, references.get_properties(record)), added or None)
+    return CommitResult(Branch(branch, written.hash), added or None)
 
 
 def check_meta(meta: NewCommit) -> None:

@@ -207,7 +207,17 @@ def test_properties_quarantine_a_branch(api: Api) -> None:
     path = "trees/run%2F7/properties"
     marked = api.call("PUT", path, json={"updates": {"quarantined": "nulls", "a": "b"}}).json()["reference"]
     assert marked["properties"] == {"quarantined": "nulls", "a": "b"}
-    assert api.get("trees/run%2F7")["reference"] == marked
+    asked = {"Nessie-Ops-Properties": "true"}
+    for at in (
+        "trees/run%2F7",
+        "trees/run%2F7?fetch=ALL",
+        "trees",
+        "trees?fetch=ALL",
+        "trees/run%2F7/entries",
+    ):
+        assert '"quarantined"' not in api.call("GET", at).text  # Nessie's clients refuse it
+    assert api.call("GET", "trees/run%2F7", headers=asked).json()["reference"] == marked
+    assert marked in api.call("GET", "trees", headers=asked).json()["references"]
     api.add_table("t", "run/7")
     refused = api.post(f"trees/main@{Z}/history/merge", {"fromRefName": "run/7", "fromHash": api.head("run/7")}, 403)
     assert refused["errorCode"] == "FORBIDDEN" and "nulls" in refused["message"]
