@@ -183,7 +183,7 @@ WRITES: list[Write] = [commit, merge, transplant, revert, revert_keys, assign, c
 
 def state_of(api: Api) -> State:
     """All that can be seen of a store over HTTP."""
-    references = api.get("trees")["references"]
+    references = api.call("GET", "trees", headers={"Nessie-Ops-Properties": "true"}).json()["references"]
     return {
         "references": references,
         "entries": [api.get(f"trees/{each['name']}/entries", content="true")["entries"] for each in references],
