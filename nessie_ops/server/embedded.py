@@ -18,6 +18,7 @@ from nessie_ops.errors import StoreUnavailable
 from nessie_ops.server.app import open_app
 from nessie_ops.server.serve import base_uri_of, bind, make_server
 from nessie_ops.server.settings import Settings
+from nessie_ops.transactions.reaper import Reaper
 
 START_TIMEOUT_S = 30
 
@@ -47,7 +48,7 @@ def ensure_embedded(store_url: str, warehouse_url: str, allowed_locations: tuple
 
 
 def _start(settings: Settings) -> _Running:
-    app, _ = open_app(settings)
+    app, store = open_app(settings)
     sock = bind(settings.host, settings.port)
     server = make_server(app)
     thread = threading.Thread(target=server.run, args=([sock],), name="nessie-ops-server", daemon=True)
@@ -58,6 +59,7 @@ def _start(settings: Settings) -> _Running:
             server.should_exit = True
             raise StoreUnavailable("The embedded catalog server did not start; its log says why. Try again.")
         time.sleep(0.005)
+    Reaper(store).start()
     return _Running(base_uri_of(sock), sock)
 
 

@@ -18,6 +18,7 @@ from nessie_ops.server.corked import CorkedProtocol
 from nessie_ops.server.lanes import LaneThreads
 from nessie_ops.server.paths import ASGIApp
 from nessie_ops.server.settings import Settings
+from nessie_ops.transactions.reaper import Reaper
 
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that a request never meets a closing one
 MAX_WORKERS = 32  # requests in work at once in each lane; more than cores, since they wait for the database
@@ -116,7 +117,7 @@ def serve_on(sock: socket.socket, settings: Settings, ready: Callable[[uvicorn.S
             signal.signal(number, stop)
         _spare_the_collector()
         ready(server)
-        with Delivery(store):
+        with Delivery(store), Reaper(store):
             server.run(sockets=[sock])
     finally:
         store.close()

@@ -38,7 +38,6 @@ class LeaseIn(msgspec.Struct, frozen=True, rename="camel"):
 def begin_transaction(transacting: Transacting, request: AnyRequest, body: Body) -> Response[bytes]:
     """Begin a transaction: a branch from the head of its target."""
     new = read_body(request, body, NewCatalogTransaction)
-    transacting.reap_transactions()  # who needs room makes it
     return answer(lambda: transacting.begin_transaction(new))
 
 

@@ -104,7 +104,13 @@ INSERT_REQUEST = f'INSERT INTO "merge_request" ({_REQUEST_COLUMNS}) VALUES ({_RE
 _TRANSACTION_COLUMNS = ", ".join(f'"{name}"' for name in CatalogTransactionRecord._fields)
 INSERT_TRANSACTION = f'INSERT INTO "catalog_transaction" ({_TRANSACTION_COLUMNS}) VALUES (?, ?, ?, ?, ?)'
 READ_COLUMNS = ", ".join(f'"{name}"' for name in ReadRecord._fields)
-DELETE_READS = 'DELETE FROM "catalog_read" WHERE "transaction" = ?'
+READS_AT_ONCE = 10_000  # and one, deleted by one statement
+# The digest that so many are below; a subquery of its own, since MariaDB reads no table that it deletes from.
+_LAST_OF_READS = (
+    'SELECT "digest" FROM (SELECT "digest" FROM "catalog_read" WHERE "transaction" = ? '
+    f'ORDER BY "digest" LIMIT 1 OFFSET {READS_AT_ONCE}) AS "some"'
+)
+_DELETE_READS = f'DELETE FROM "catalog_read" WHERE "transaction" = ? AND "digest" <= COALESCE(({_LAST_OF_READS}), ?)'
 INSERT_REFERENCE = 'INSERT INTO "reference" ("name", "type", "head", "created_at", "properties") VALUES (?, ?, ?, ?, ?)'
 UPDATE_REFERENCE = 'UPDATE "reference" SET "type" = ?, "head" = ?, "created_at" = ?, "properties" = ? WHERE "name" = ?'
 MOVE_REFERENCE = 'UPDATE "reference" SET "head" = ? WHERE "name" = ?'
@@ -122,6 +128,11 @@ def select_references(count: int, suffix: str) -> str:
     """The query for references by name, in the order in which all transactions lock them."""
     marks = ", ".join("?" * count)
     return SELECT_REFERENCE.removesuffix("= ?") + f'IN ({marks}) ORDER BY "name"{suffix}'
+
+
+def delete_reads(id: str) -> tuple[str, tuple[object, ...]]:
+    """The statement that deletes READS_AT_ONCE and one of what a transaction has read, or all."""
+    return _DELETE_READS, (id, id, b"\xff" * 16)
 
 
 @cache

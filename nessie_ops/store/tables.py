@@ -222,7 +222,7 @@ class CatalogReadRow(SQLModel, table=True):
 
     transaction: str = Field(sa_column=_name(64, primary_key=True))
     digest: bytes = Field(sa_column=_id(16, primary_key=True))
-    kind: int = Field(sa_column=_count())
+    kind: int = Field(sa_column=Column(BigInteger, nullable=False))  # writers pack integers into eight bytes
     low: bytes = Field(sa_column=_blob())
     high: bytes = Field(sa_column=_blob())
 

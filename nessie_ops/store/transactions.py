@@ -134,10 +134,9 @@ class Transaction:
         table = tables.reference
         statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
         if prefix:  # not LIKE, which may ignore case
-            statement = statement.where(func.substr(table.c.name, 1, len(prefix)) == prefix)
-        if without:  # two ranges of an index
-            beyond = without[:-1] + chr(ord(without[-1]) + 1)
-            statement = statement.where(or_(table.c.name < without, table.c.name >= beyond))
+            statement = statement.where(table.c.name >= prefix, table.c.name < _beyond(prefix))
+        if without:  # two ranges of an index: what lies between is not read
+            statement = statement.where(or_(table.c.name < without, table.c.name >= _beyond(without)))
         if after:
             later = and_(table.c.type == after[0], table.c.name > after[1])
             statement = statement.where(or_(table.c.type > after[0], later))
@@ -185,15 +184,32 @@ class Transaction:
         row = self.connection.execute(statement.with_for_update() if lock else statement).first()
         return CatalogTransactionRecord(*row) if row else None
 
-    def list_catalog_transactions(
-        self, state: str, *, before: int | None = None, after: str = "", limit: int
-    ) -> list[CatalogTransactionRecord]:
-        """Those in a state, by id from after `after`; with `before` the ones that expire until then."""
+    def get_catalog_transactions(self, ids: Sequence[str], state: str) -> dict[str, CatalogTransactionRecord]:
+        """Those of these that exist and are in a state, by id; at most 500."""
+        table = tables.catalog_transaction
+        found = self.connection.execute(select(table).where(table.c.id.in_(ids), table.c.state == state))
+        return {row[0]: CatalogTransactionRecord(*row) for row in found}
+
+    def list_catalog_transactions(self, state: str, *, after: str = "", limit: int) -> list[CatalogTransactionRecord]:
+        """Those in a state, by id from after `after`."""
         table = tables.catalog_transaction
         statement = select(table).where(table.c.state == state, table.c.id > after).order_by(table.c.id).limit(limit)
-        if before is not None:
-            statement = statement.where(table.c.expires_at <= before)
         return [CatalogTransactionRecord(*row) for row in self.connection.execute(statement)]
+
+    def list_expired_transactions(self, state: str, until: int, limit: int) -> list[CatalogTransactionRecord]:
+        """Those in a state whose `expires_at` is at most `until`, the oldest first."""
+        table = tables.catalog_transaction
+        statement = select(table).where(table.c.state == state, table.c.expires_at <= until)
+        found = self.connection.execute(statement.order_by(table.c.expires_at).limit(limit))
+        return [CatalogTransactionRecord(*row) for row in found]
+
+    def find_next_expiry(self, state: str) -> int | None:
+        """The least `expires_at` of those in a state: one row of an index."""
+        table = tables.catalog_transaction
+        found: int | None = self.connection.execute(
+            select(func.min(table.c.expires_at)).where(table.c.state == state)
+        ).scalar_one()
+        return found
 
     def list_reads(self, id: str) -> list[ReadRecord]:
         """What a transaction over tables has read, in no order."""
@@ -215,6 +231,11 @@ class Transaction:
         if before_seq is not None:
             statement = statement.where(log.c.seq < before_seq)
         return [Move(*row) for row in self.connection.execute(statement)]
+
+
+def _beyond(prefix: str) -> str:
+    """The least name that is greater than all that begin with `prefix`, which is ASCII."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def commit_size(row: Sequence[Any]) -> int:

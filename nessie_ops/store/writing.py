@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from nessie_ops.errors import KeyReused
@@ -192,8 +192,17 @@ class WriteTransaction(Transaction):
         self._part.reads |= {(read.transaction, read.digest): read for read in reads}
 
     def delete_reads(self, id: str) -> None:
-        """Forget what a transaction has read, once this one ends."""
+        """Forget what a transaction has read, once this one ends: some ten thousand rows at most."""
         self._part.forgotten.add(id)
+
+    def delete_some_reads(self, id: str) -> bool:
+        """Delete some ten thousand rows of what a transaction has read; whether there may be more."""
+        self.flush()
+        return self._dialect.change(self._raw, *rows.delete_reads(id)) > rows.READS_AT_ONCE
+
+    def delete_catalog_transaction(self, id: str) -> None:
+        """Delete a transaction over tables that is locked; what it has read must have gone before."""
+        self.connection.execute(delete(tables.catalog_transaction).where(tables.catalog_transaction.c.id == id))
 
     def take_request_number(self) -> int:
         """The number of the next merge request, lost if it is not used; others wait for theirs until this ends."""
@@ -333,7 +342,7 @@ class WriteTransaction(Transaction):
         add = self._dialect.insert_if_absent("catalog_read", rows.READ_COLUMNS)
         statements: list[Statement] = [(text, done.transactions[id]) for id in sorted(done.transactions)]
         statements += [(add, done.reads[key]) for key in sorted(done.reads)]
-        return statements + [(rows.DELETE_READS, (id,)) for id in sorted(done.forgotten)]
+        return statements + [rows.delete_reads(id) for id in sorted(done.forgotten)]
 
     def _reference_statements(self) -> list[Statement]:
         statements: list[Statement] = []

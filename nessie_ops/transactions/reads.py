@@ -24,7 +24,7 @@ class Kind(IntEnum):
 def to_record(transaction: str, kind: Kind, low: bytes, high: bytes) -> ReadRecord:
     """The row of a read."""
     digest = blake2b(bytes([kind]) + len(low).to_bytes(4) + low + high, digest_size=16).digest()
-    return ReadRecord(transaction, digest, kind, low, high)
+    return ReadRecord(transaction, digest, int(kind), low, high)
 
 
 def span(key: ContentKey) -> tuple[bytes, bytes]:

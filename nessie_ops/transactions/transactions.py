@@ -27,15 +27,15 @@ from nessie_ops.model import (
 from nessie_ops.store import Transaction, WriteTransaction
 from nessie_ops.transactions import committing, refreshing
 from nessie_ops.transactions.documents import from_record, to_record
+from nessie_ops.transactions.reaping import Reaping, Tidied, drop
 from nessie_ops.transactions.recording import ReadRecorder
 from nessie_ops.versioning import VersionStore, references
-from nessie_ops.versioning.codec import to_hash, to_micros
+from nessie_ops.versioning.codec import to_hash
 from nessie_ops.versioning.reading import Recorder
 
 MAX_LEASE_S = 7 * 24 * 3600
 MAX_WORDS = 1_000  # characters of author and message
-_REAPED_AT_ONCE = 100
-OPEN, EXPIRED = CatalogTransactionState.OPEN, CatalogTransactionState.EXPIRED
+OPEN = CatalogTransactionState.OPEN
 End = Callable[[WriteTransaction, CatalogTransaction, datetime], CatalogTransaction]
 
 
@@ -44,7 +44,7 @@ def _utc_now() -> datetime:
 
 
 class Transactions:
-    """The transactions of a catalog.  Each method is one database transaction, `reap_transactions` one per end."""
+    """The transactions of a catalog.  Each method is one database transaction, `reap_transactions` and `tidy` many."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Transactions:
         self._versions, self._store = versions, versions.store
         self._clock, self._new_id = clock, new_id
         self._recorder = ReadRecorder(versions.store)
+        self._reaping = Reaping(versions.store, versions.default_branch, clock)
         versions.watch = self.watch
 
     def begin_transaction(self, new: NewCatalogTransaction) -> CatalogTransaction:
@@ -109,7 +110,7 @@ class Transactions:
         """Drop the transaction and its branch; TransactionNotOpen when it was committed."""
 
         def end(tx: WriteTransaction, open: CatalogTransaction, now: datetime) -> CatalogTransaction:
-            return self._drop(tx, open, CatalogTransactionState.ROLLED_BACK, now)
+            return drop(tx, open, CatalogTransactionState.ROLLED_BACK, self._versions.default_branch, now)
 
         return self._end(id, CatalogTransactionState.ROLLED_BACK, end)
 
@@ -127,15 +128,12 @@ class Transactions:
         return self._store.run(run, TRANSACTIONS + id)
 
     def reap_transactions(self) -> list[str]:
-        """End the transactions whose lease is over, some hundred at most; their ids."""
-        now = self._clock()
-        with self._store.read() as tx:
-            over = tx.list_catalog_transactions(OPEN, before=to_micros(now), limit=_REAPED_AT_ONCE)
-        ended = []
-        for row in over:
-            if self._expire(row.id) is EXPIRED:
-                ended.append(row.id)
-        return ended
+        """End the transactions whose lease is over, a hundred at most, the first to end first; their ids."""
+        return self._reaping.reap()
+
+    def tidy(self) -> Tidied:
+        """Reap all; forget transactions that ended a week ago; delete branches of transactions that are not open."""
+        return self._reaping.tidy()
 
     def watch(self, branch: str) -> Recorder | None:
         """Called before the branch of a transaction is read: lets it see what it may, and records what it must."""
@@ -154,16 +152,6 @@ class Transactions:
         if known.state is OPEN:
             tx.save_catalog_transaction(to_record(refreshing.refresh(tx, known, self._clock)))
 
-    def _expire(self, id: str) -> CatalogTransactionState:
-        def run(tx: WriteTransaction) -> CatalogTransactionState:
-            known, now = _find(tx, id, lock=True), self._clock()
-            if known.state is OPEN and known.expires_at <= now:
-                known = self._drop(tx, known, EXPIRED, now)
-                tx.save_catalog_transaction(to_record(known))
-            return known.state
-
-        return self._store.run(run, TRANSACTIONS + id)
-
     def _end(self, id: str, wanted: CatalogTransactionState, end: End) -> CatalogTransaction:
         """Let `end` end an open transaction; one that is as `wanted` stays as it is."""
         target = self.get_transaction(id).target
@@ -181,14 +169,6 @@ class Transactions:
         ended = self._store.run(run, target, TRANSACTIONS + id)
         self._recorder.forget(id)
         return ended
-
-    def _drop(
-        self, tx: WriteTransaction, open: CatalogTransaction, state: CatalogTransactionState, now: datetime
-    ) -> CatalogTransaction:
-        if tx.get_reference(open.branch, lock=True):
-            references.delete_reference(tx, open.branch, None, self._versions.default_branch, now)
-        tx.delete_reads(open.id)
-        return msgspec.structs.replace(open, state=state, ended_at=now)
 
 
 def _begin(new: NewCatalogTransaction, id: str, target: str, head: CommitHash, now: datetime) -> CatalogTransaction:

@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from nessie_ops.errors import BadRequest, ReferenceNotFound
-from nessie_ops.store import Kind, Store, Transaction, bulk, scan
+from nessie_ops.model import TRANSACTIONS
+from nessie_ops.store import Kind, ReferenceRecord, Store, Transaction, bulk, scan
 from nessie_ops.store.tables import FORMAT
 from nessie_ops.versioning import archive, reach
 from nessie_ops.versioning.archive import Header, Manifest, Objects, SavedReference, Writer
@@ -52,12 +53,17 @@ def _pin(store: Store, since: int, id: str) -> Header:
     with store.write() as tx:
         last_seq = scan.get_last_seq(tx, lock=True) or 0
         refuse_unfinished_import(tx)
-        records, settings = list(scan.scan_references(tx)), bulk.list_settings(tx)
+        records, settings = _list_references(tx), bulk.list_settings(tx)
         roots = {record.head for record in records}
         roots |= {head for moves in scan.scan_moves(tx, 0, since) for move in moves for head in move[4:6]}
         existing = scan.list_existing(tx, [root for root in roots if root])
     saved = [SavedReference(r.name, r.type, r.head.hex() if r.head else None, *r[3:]) for r in records]
     return Header(archive.VERSION, FORMAT, id, settings, saved, sorted(root.hex() for root in existing), last_seq)
+
+
+def _list_references(tx: Transaction) -> list[ReferenceRecord]:
+    """All but the branches of transactions, which are not archived."""
+    return [record for record in scan.scan_references(tx) if not record.name.startswith(TRANSACTIONS)]
 
 
 def _export_objects(store: Store, writer: Writer, header: Header, progress: Progress) -> None:

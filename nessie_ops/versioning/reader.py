@@ -85,7 +85,11 @@ class Reader:
         """The branch or tag `name` with its head; ReferenceNotFound."""
         if self.watch and reading.is_transaction(name):
             self.watch(name)
-        return references.get_named(self.get_references([name]), name)
+        found = self.get_references([name])
+        if name not in found and reading.is_transaction(name):
+            with self._store.read() as tx:
+                raise references.not_found(tx, name)
+        return references.get_named(found, name)
 
     def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
         """Those of these references that exist, by name, in one query; at most 500."""

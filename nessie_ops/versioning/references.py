@@ -12,6 +12,7 @@ from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceConfl
 from nessie_ops.model import (
     TRANSACTIONS,
     Branch,
+    CatalogTransactionState,
     CommitHash,
     Conflict,
     ConflictType,
@@ -94,8 +95,26 @@ def get_record(tx: Transaction, name: str, *, lock: bool = False) -> ReferenceRe
     """The row of a reference, locked against other movers if asked for; ReferenceNotFound."""
     record = tx.get_reference(name, lock=lock)
     if record is None:
-        raise ReferenceNotFound(f"Named reference '{name}' not found")
+        raise not_found(tx, name)
     return record
+
+
+_ENDED: dict[str, str] = {
+    CatalogTransactionState.OPEN: "somebody deleted it. Roll its transaction back, and begin another one",
+    CatalogTransactionState.COMMITTED: "its transaction has been committed; begin another one",
+    CatalogTransactionState.ROLLED_BACK: "its transaction has been rolled back; begin another one",
+    CatalogTransactionState.EXPIRED: "its transaction has expired, since its lease ended before COMMIT: what was "
+    "written through it is dropped. Begin another one, with a longer lease or renewed in time, and write again",
+}
+
+
+def not_found(tx: Transaction, name: str) -> ReferenceNotFound:
+    """The error for a reference that does not exist; for a transaction's branch it says why."""
+    if not name.startswith(TRANSACTIONS):
+        return ReferenceNotFound(f"Named reference '{name}' not found")
+    record = tx.get_catalog_transaction(name.removeprefix(TRANSACTIONS))
+    why = _ENDED[record.state] if record else "no transaction of this name is known; it may have ended long ago"
+    return ReferenceNotFound(f"Named reference '{name}' not found: {why}.")
 
 
 class WatchedReferences:

@@ -2,6 +2,7 @@
 
 Each move is logged like any other, so a restore can be undone by a restore.  Properties are not in the log: a reference
 keeps those it has, and one that is created again has none.
+Branches of transactions are left alone: they are as long as their transactions are open.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime
 import msgspec
 
 from nessie_ops.errors import BadRequest, ReferenceNotFound
-from nessie_ops.model import CommitHash, ReferenceType
+from nessie_ops.model import TRANSACTIONS, CommitHash, ReferenceType
 from nessie_ops.store import Move, ReferenceRecord, WriteTransaction, scan
 from nessie_ops.versioning import references
 from nessie_ops.versioning.codec import to_hash, to_micros
@@ -62,8 +63,11 @@ def _plan(tx: WriteTransaction, at: datetime, names: Collection[str], default_br
     unknown = sorted(set(names) - current - moves.keys())
     if unknown:
         raise ReferenceNotFound(f"There is no reference '{unknown[0]}', neither now nor at that time.")
+    transactions = [name for name in names if name.startswith(TRANSACTIONS)]
+    if transactions:
+        raise BadRequest(f"'{transactions[0]}' is the branch of a transaction, which cannot be restored.")
     plan = []
-    for name in sorted(set(names) or current | moves.keys()):
+    for name in sorted(set(names) or {name for name in current | moves.keys() if not name.startswith(TRANSACTIONS)}):
         before = tx.get_reference(name, lock=True)
         move = moves.get(name)
         after = move if move and move.action != references.DELETED else None

@@ -104,7 +104,12 @@ class VersionStore(Reader):
         )
 
     def assign_reference(self, name: str, expected: CommitHash | None, target: CommitHash) -> Reference:
-        """Move a branch or tag; ReferenceConflict (UNEXPECTED_HASH) unless its head is `expected` (None: any)."""
+        """Move a branch or tag; ReferenceConflict (UNEXPECTED_HASH) unless its head is `expected` (None: any).
+
+        A transaction's branch is a BadRequest: it shows what the transaction may see, and what it has written.
+        """
+        if reading.is_transaction(name):
+            raise BadRequest(f"'{name[:80]}' is the branch of a transaction, which cannot be assigned.")
         return self._store.run(
             lambda tx: references.assign_reference(tx, name, expected, target, self._clock()),
             name,

@@ -29,7 +29,7 @@ def upgrade() -> None:
         "catalog_read",
         sa.Column("transaction", _name(64), primary_key=True, nullable=False),
         sa.Column("digest", digest, primary_key=True, nullable=False),
-        sa.Column("kind", sa.Integer, nullable=False),
+        sa.Column("kind", sa.BigInteger, nullable=False),
         sa.Column("low", blob, nullable=False),
         sa.Column("high", blob, nullable=False),
     )
