@@ -28,6 +28,7 @@ test: $(STAMP) ## run every test (PYTEST_ARGS="-k name" for some of them, PYTEST
 	@sh .ci/browser.sh
 	@sh .ci/databases.sh $(VENV)/bin/python
 	@sh .ci/s3.sh
+	@sh .ci/spark35.sh $(VENV)/bin/python
 	@$(VENV)/bin/python -m pytest $(PYTEST_JOBS) $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check style and types

@@ -4,6 +4,7 @@
     <home>/warehouse/     tables and views            <cache>/java/   the launcher of the bundled Java
     <home>/dagster/       DAGSTER_HOME                <cache>/cds/    class-data archives of the JVM
                                                       <cache>/bin/    an S3 server for the tests
+                                                      <cache>/pyspark-*/   an older Spark for the tests
 
 The home is never removed by the program; the cache may be at any time.  Knows no server and no schema.
 """
