@@ -10,11 +10,8 @@ from typing import Any
 import typer
 
 from nessie_ops.cli import build_app, run
-from nessie_ops.cli.ci import Commands, make_ci
-from nessie_ops.cli.demo import make_demo
-from nessie_ops.cli.months import make_run
-from nessie_ops.cli.sql import make_sql
-from nessie_ops.cli.ui import make_ui
+from nessie_ops.cli.ci import Commands
+from nessie_ops.cli.lazy import Command
 from nessie_ops.client import NessieClient
 
 
@@ -72,15 +69,55 @@ def _ci() -> Commands:
     return Commands(actions.up, actions.merge, actions.down, actions.list_all)
 
 
+def _make_ci() -> Any:
+    from nessie_ops.cli.ci import make_ci
+
+    return make_ci(_ci)
+
+
+def _make_demo() -> Any:
+    from nessie_ops.cli.demo import make_demo
+
+    return make_demo(_run_demo)
+
+
+def _make_run() -> Any:
+    from nessie_ops.cli.months import make_run
+
+    return make_run(_run_month)
+
+
+def _make_sql() -> Any:
+    from nessie_ops.cli.sql import make_sql
+
+    return make_sql(_open_client)
+
+
+def _make_ui() -> Any:
+    from nessie_ops.cli.ui import make_ui
+
+    return make_ui(_run_ui)
+
+
+_COMMANDS = {
+    "sql": Command(
+        "Carry out SQL statements about branches, tags, merges and contents; without any, in a shell.", _make_sql
+    ),
+    "ci": Command("Try a change on a branch of its own; merge or drop it.", _make_ci),
+    "run": Command("Load a month; show what a run did.", _make_run),
+    "ui": Command(
+        "Run Dagster's web interface and daemon on this project's workspace.yaml; Ctrl-C stops both.", _make_ui
+    ),
+    "demo": Command(
+        "Load two months on branches, publish them, and see a damaged third refused; 0 only if all is verified.",
+        _make_demo,
+    ),
+}
+
+
 def make_app() -> typer.Typer:
     """The whole command line."""
-    app = build_app(_serve, _is_in_use)
-    app.add_typer(make_ci(_ci), name="ci")
-    app.command("ui")(make_ui(_run_ui))
-    app.command("demo")(make_demo(_run_demo))
-    app.add_typer(make_run(_run_month), name="run")
-    app.command("sql")(make_sql(_open_client))
-    return app
+    return build_app(_serve, _is_in_use, _open_client, _COMMANDS)
 
 
 def main() -> None:

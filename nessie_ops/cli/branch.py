@@ -1,4 +1,4 @@
-"""`nessie-ops branch`: list, create, delete and reap branches; have one validated and merged."""
+"""`nessie-ops branch`: what tags have, too; and branches are reaped, and validated and merged on demand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
+from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog, reference_argument
 from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.cli.references import add_commands
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
 from nessie_ops.mergerequests import MergeRequests
 from nessie_ops.mergerequests.leases import reap_expired
-from nessie_ops.model import QUARANTINED, VALIDATE, Branch, ReferenceType, parse_hash
+from nessie_ops.model import VALIDATE, Branch, ReferenceType
 
 IsInUse = Callable[[str], bool]
 """Whether a run works on the branch of this name."""
@@ -22,47 +23,15 @@ IsInUse = Callable[[str], bool]
 
 def make_branch(is_in_use: IsInUse) -> typer.Typer:
     """The commands; `reap` leaves alone what is in use."""
-    app = typer.Typer(help="List, create, delete and reap branches.", no_args_is_help=True)
-    app.command("list")(list_branches)
-    app.command("create")(create_branch)
+    app = typer.Typer(help="Branches: list, create, delete, assign, validate and reap.", no_args_is_help=True)
+    add_commands(app, ReferenceType.BRANCH)
     app.command("validate")(validate_branch)
-    app.command("delete")(delete_branch)
     app.command("reap")(_make_reap(is_in_use))
     return app
 
 
-def list_branches(
-    prefix: Annotated[str, typer.Option(help="Only branches whose name begins so.")] = "",
-    uri: Uri = "",
-    store: StoreUrl = "",
-    as_json: AsJson = False,
-) -> None:
-    """List branches with their heads, and why a branch is quarantined."""
-    with open_catalog(uri, store) as catalog:
-        branches = [found for found in catalog.list_references(prefix=prefix) if isinstance(found, Branch)]
-    if as_json:
-        print_json(branches)
-    else:
-        reasons = [branch.properties.get(QUARANTINED) for branch in branches]
-        notes = [f"quarantined: {reason}" if reason is not None else "" for reason in reasons]
-        print_rows([(branch.name, branch.hash[:16], note) for branch, note in zip(branches, notes)])
-
-
-def create_branch(
-    name: Annotated[str, typer.Argument(help="Name of the new branch.")],
-    source: Annotated[str, typer.Option("--from", help="Where it begins, such as main, main~2 or @HASH.")] = "-",
-    uri: Uri = "",
-    store: StoreUrl = "",
-    as_json: AsJson = False,
-) -> None:
-    """Create a branch; one row, whatever the size of the catalog."""
-    with open_catalog(uri, store) as catalog:
-        created = catalog.create_reference(ReferenceType.BRANCH, name, catalog.resolve(source).hash)
-    print_json(created) if as_json else typer.echo(f"created {created.name} at {created.hash}")
-
-
 def validate_branch(
-    name: Annotated[str, typer.Argument(help="Name of the branch.")],
+    name: Annotated[str, reference_argument("Name of the branch.")],
     target: Annotated[str, typer.Option("--into", help="Where to.  [default: the default branch]")] = "",
     off: Annotated[bool, typer.Option("--off", help="No longer; what is under way goes on.")] = False,
     uri: Uri = "",
@@ -82,19 +51,6 @@ def validate_branch(
         print_json(done)
     else:
         typer.echo(f"{name} is {'no longer ' if off else ''}validated{'' if off else f' for {into}'}")
-
-
-def delete_branch(
-    name: Annotated[str, typer.Argument(help="Name of the branch.")],
-    expected: Annotated[str, typer.Option(help="Delete only if the head is this commit.", metavar="HASH")] = "",
-    uri: Uri = "",
-    store: StoreUrl = "",
-    as_json: AsJson = False,
-) -> None:
-    """Delete a branch.  Its commits stay until they are collected."""
-    with open_catalog(uri, store) as catalog:
-        deleted = catalog.delete_reference(name, parse_hash(expected, "expected") if expected else None)
-    print_json(deleted) if as_json else typer.echo(f"deleted {deleted.name}, which was at {deleted.hash}")
 
 
 def _make_reap(is_in_use: IsInUse) -> Callable[..., None]:

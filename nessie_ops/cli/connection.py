@@ -6,38 +6,108 @@ An option goes before the environment: with `--store`, no server is asked that o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, TypeAlias, Union
 
 import typer
 
+from nessie_ops.cli.completion import complete_reference
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import BadRequest
+from nessie_ops.errors import BadRequest, NessieOpsError, ReferenceNotFound
 from nessie_ops.runtime.home import get_home, store_url
-from nessie_ops.versioning import VersionStore
 
-Catalog = VersionStore | NessieClient
+if TYPE_CHECKING:
+    from nessie_ops.versioning import VersionStore
+
+Catalog: TypeAlias = Union["VersionStore", NessieClient]
+OpenClient = Callable[[str, str], AbstractContextManager[NessieClient]]
+"""A client of the server at a URI, or of one in this process over a database."""
 
 Uri = Annotated[str, typer.Option("--uri", envvar="NESSIE_OPS_URI", help="Server, such as http://127.0.0.1:19120.")]
 StoreUrl = Annotated[
     str, typer.Option("--store", envvar="NESSIE_OPS_STORE", help="Database to read when there is no server.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Filter = Annotated[str, typer.Option("--filter", metavar="CEL", help="Only rows for which this expression is true.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and write nothing.")]
+SPEC = "a branch, a tag, @HASH, or one of them with ~N or *TIME"
+_QUOTED = re.compile(r"'([^']+)'")
+_NEAR = 3  # names offered in place of one that does not exist
+_LOOKED_AT = 2_000  # names that are compared with it
+
+
+def reference_argument(help: str) -> typer.models.ArgumentInfo:
+    """An argument that is a reference, whose names the shell completes."""
+    return typer.Argument(help=help, autocompletion=complete_reference)  # type: ignore[no-any-return]
+
+
+def reference_option(*names: str, help: str) -> typer.models.OptionInfo:
+    """An option whose value is a reference, whose names the shell completes."""
+    return typer.Option(*names, help=help, autocompletion=complete_reference)  # type: ignore[no-any-return]
 
 
 @contextmanager
 def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
-    """The catalog, closed at the end; BadRequest when there is none, so that no command creates one."""
+    """The catalog, closed at the end; BadRequest when there is none, so that no command creates one.
+
+    ReferenceNotFound, raised while it is open, tells of names near the one that does not exist.
+    """
     if chooses_server(uri, store):
-        with NessieClient(uri) as client:
+        with NessieClient(uri) as client, _with_names_near(client):
             yield client
         return
+    from nessie_ops.transactions import Transactions  # here, as they load a database's libraries
+    from nessie_ops.versioning import VersionStore
+
     local = VersionStore.open(find_store(store), create=False)
+    Transactions(local)  # what is read through a transaction's branch counts, whoever reads it
     try:
-        yield local
+        with _with_names_near(local):
+            yield local
     finally:
         local.close()
+
+
+def open_filtered(context: typer.Context, filter: str, uri: str, store: str) -> AbstractContextManager[Catalog]:
+    """The catalog as `open_catalog` gives it; with a filter always by way of a server, which alone can filter."""
+    if not filter or chooses_server(uri, store):
+        return open_catalog(uri, store)
+    find_store(store)
+    open_client: OpenClient = context.obj
+    return open_client("", store)
+
+
+def no_client(uri: str, store: str) -> AbstractContextManager[NessieClient]:
+    """What a command line without a server of its own has for OpenClient."""
+    if not chooses_server(uri, store):
+        raise BadRequest("--filter: give --uri; only a server can filter.")
+    return NessieClient(uri)
+
+
+@contextmanager
+def _with_names_near(catalog: Catalog) -> Iterator[None]:
+    try:
+        yield
+    except ReferenceNotFound as error:
+        near = _find_near(catalog, error.message)
+        if not near:
+            raise
+        names = " or ".join(f"'{name}'" for name in near)
+        raise ReferenceNotFound(f"{error.message.rstrip('.')}. Did you mean {names}?") from None
+
+
+def _find_near(catalog: Catalog, message: str) -> list[str]:
+    quoted = _QUOTED.search(message)
+    if not quoted:
+        return []
+    try:
+        names = [found.name for found in catalog.list_references(limit=_LOOKED_AT)]
+    except NessieOpsError:  # what was wrong first is what counts
+        return []
+    return get_close_matches(quoted[1], names, n=_NEAR)
 
 
 def find_store(store: str) -> str:

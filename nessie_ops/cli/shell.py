@@ -12,7 +12,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from nessie_ops.cli.sql import OpenClient
+from nessie_ops.cli.connection import OpenClient
 from nessie_ops.errors import NessieOpsError
 from nessie_ops.runtime.home import get_home
 from nessie_ops.sql import Result, SqlSession, parse

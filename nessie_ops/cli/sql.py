@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,15 +11,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from nessie_ops.cli.connection import AsJson, StoreUrl, Uri
+from nessie_ops.cli.connection import AsJson, OpenClient, StoreUrl, Uri
 from nessie_ops.cli.output import print_rows
-from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, NessieOpsError
 from nessie_ops.sql import Result, SqlSession, SqlSyntaxError, parse
 from nessie_ops.sql.statements import Statement
 
-OpenClient = Callable[[str, str], AbstractContextManager[NessieClient]]
-"""A client of the server at a URI, or of one in this process over a database."""
 _MAX_CELL = 100  # characters of a cell for people
 
 
@@ -39,8 +35,6 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         """Carry out SQL statements about branches, tags, merges and contents; without any, in a shell.
-
-        Example: nessie-ops sql -c "CREATE BRANCH dev; SHOW LOG ON dev LIMIT 5"
 
         With --json a line per statement: a list of its rows.  Exit code 1 when a statement failed.
         """

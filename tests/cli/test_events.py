@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from nessie_ops.__main__ import make_app
+from nessie_ops.cli.exits import code_of
+from nessie_ops.errors import NessieOpsError
 from nessie_ops.events import Delivery, Policy, Webhooks
 from nessie_ops.versioning import VersionStore
 from tests.events.receivers import SECRET, Receiver
 from tests.server.helpers import running_server
 from tests.versioning.helpers import update
 
+APP = make_app()
+
 
 def run(*arguments: str, code: int = 0) -> str:
-    """What the command prints; `code` is the exit code that it must have."""
-    done = subprocess.run(
-        [sys.executable, "-m", "nessie_ops", "events", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.returncode == code, done.stderr
+    """What the command prints, and what its error says; `code` is the exit code that it must have."""
+    done = CliRunner().invoke(APP, ["events", *arguments])
+    if isinstance(done.exception, NessieOpsError):
+        assert code_of(done.exception, "events") == code
+        return done.exception.message
+    assert done.exit_code == code, done.output
     return done.stdout + done.stderr
 
 
@@ -48,9 +50,9 @@ def test_a_subscriber_through_its_life(url: str, place: str) -> None:
         assert run("list", *where).split()[:5] == ["hook", receiver.url, "active", "2", "behind"]
         assert "paused hook after 0" in run("pause", "hook", *where)
         assert json.loads(run("resume", "hook", "--json", *where))["active"] is True
-        assert "already exists" in run("add", "hook", receiver.url, *where, code=1)
+        assert "already exists" in run("add", "hook", receiver.url, *where, code=3)
         assert "deleted hook" in run("delete", "hook", *where)
-        assert "'hook' not found" in run("pause", "hook", *where, code=1)
+        assert "'hook' not found" in run("pause", "hook", *where, code=4)
 
 
 def test_dead_letters_from_the_command_line(url: str) -> None:
