@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, Unpack
 
 from nessie_ops.errors import ReferenceNotFound
@@ -146,6 +147,8 @@ class Live:
         self, branch: str, expected: CommitHash, meta: NewCommit, operations: Sequence[Operation]
     ) -> CommitResult:
         """See VersionStore.commit."""
+        if is_transaction(branch):  # what it says to be unchanged is recorded
+            return await in_thread(self._store.commit, branch, expected, meta, operations)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[CommitResult] = loop.create_future()
 
@@ -168,9 +171,9 @@ class Live:
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a call in one of the server's threads."""
+    """The result of a call in one of the server's threads, in a context of its own: the thread's is everybody's."""
     call: Any = function if not kwargs else lambda *given: function(*given, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(None, call, *args)
+    return await asyncio.get_running_loop().run_in_executor(None, copy_context().run, call, *args)
 
 
 def _not_found(name: str) -> ReferenceNotFound:

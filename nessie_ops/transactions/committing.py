@@ -20,6 +20,7 @@ from nessie_ops.model import (
     NewCommit,
 )
 from nessie_ops.store import WriteTransaction
+from nessie_ops.transactions.namespaces import find_created_twice
 from nessie_ops.transactions.reads import find_conflicts
 from nessie_ops.versioning import history, merging, references
 from nessie_ops.versioning.codec import to_hash
@@ -47,6 +48,9 @@ def commit(
         roots = (root_of(find_commit(tx, open.start_hash)), root_of(load_commit(tx, target.head)))
         conflicts += find_conflicts(tx, tx.list_reads(open.id), *roots)
     head, source = to_hash(target.head), to_hash(branch.head)
+    known = {conflict.key for conflict in conflicts}
+    twice = find_created_twice(tx, open.base_hash, source, head)
+    conflicts += [conflict for conflict in twice if conflict.key not in known]
     if conflicts:
         _refuse(tx, open, conflicts, head)
     request = Merge(

@@ -1,7 +1,7 @@
 """What a transaction has read, and whether that is still so.
 
-A read is a range of key bytes, half open, of which the transaction saw the values, or only which keys there are.  A
-single key is the range that holds nothing else.
+A read is a range of key bytes, half open, of which the transaction saw the values, or only which contents there are:
+key, type and content id.  A single key is the range that holds nothing else.
 """
 
 from __future__ import annotations

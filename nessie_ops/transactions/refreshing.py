@@ -6,7 +6,7 @@ else's update would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from nessie_ops.errors import ReferenceConflict
 from nessie_ops.model import CatalogTransaction, Conflict, KeyMergeMode, Merge, MergeBehavior, NewCommit
 from nessie_ops.store import WriteTransaction
+from nessie_ops.transactions.namespaces import find_created_twice
 from nessie_ops.versioning import merging, references
 from nessie_ops.versioning.codec import to_hash
 
@@ -33,24 +34,34 @@ def refresh(tx: WriteTransaction, open: CatalogTransaction, clock: Callable[[], 
         meta=NewCommit(message=f"See {open.target} at {head}"),
         conflicts_as_result=True,
     )
+    twice = find_created_twice(tx, open.base_hash, to_hash(branch.head), head)
     try:
-        found = _merge(tx, open, request, clock)
+        found = _merge(tx, open, request, twice, clock)
     except ReferenceConflict as error:  # of namespaces: it stays where it is
         return msgspec.structs.replace(open, overtaken=_add(open.overtaken, error.conflicts))
     return msgspec.structs.replace(open, base_hash=head, overtaken=_add(open.overtaken, found))
 
 
 def _merge(
-    tx: WriteTransaction, open: CatalogTransaction, request: Merge, clock: Callable[[], datetime]
+    tx: WriteTransaction,
+    open: CatalogTransaction,
+    request: Merge,
+    known: Sequence[Conflict],
+    clock: Callable[[], datetime],
 ) -> tuple[Conflict, ...]:
     """Merge the target into the branch; the conflicts, whose keys stay as the transaction wrote them."""
-    result = merging.merge(tx, open.branch, None, request, clock)
-    conflicts = tuple(row.conflict for row in result.details if row.conflict)
-    keys = [conflict.key for conflict in conflicts if conflict.key]
-    if keys:
-        kept = tuple(KeyMergeMode(key=key, merge_behavior=MergeBehavior.DROP) for key in keys)
-        merging.merge(tx, open.branch, None, msgspec.structs.replace(request, key_modes=kept), clock)
-    return conflicts
+    result = merging.merge(tx, open.branch, None, _keep(request, known), clock)
+    found = [row.conflict for row in result.details if row.conflict]
+    if found:
+        merging.merge(tx, open.branch, None, _keep(request, [*known, *found]), clock)
+    return (*known, *found)
+
+
+def _keep(request: Merge, conflicts: Iterable[Conflict]) -> Merge:
+    """The merge without the keys of conflicts."""
+    keys = (conflict.key for conflict in conflicts if conflict.key)
+    modes = tuple(KeyMergeMode(key=key, merge_behavior=MergeBehavior.DROP) for key in keys)
+    return msgspec.structs.replace(request, key_modes=modes)
 
 
 def _add(known: tuple[Conflict, ...], new: tuple[Conflict, ...]) -> tuple[Conflict, ...]:

@@ -67,6 +67,11 @@ def type_of(leaf: bytes) -> ContentType:
     return _TYPE_OF[leaf[0]]
 
 
+def is_same_content(a: bytes, b: bytes) -> bool:
+    """Whether two encoded leaves are of one content, with one value or two."""
+    return a[:17] == b[:17]
+
+
 def leaf_of(content: Content) -> tuple[bytes, bytes]:
     """(leaf value, stored bytes) of a content that has its id; BadRequest when it could not be read back."""
     try:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from nessie_ops.model import Conflict, ConflictType, ContentKey
 from nessie_ops.versioning import tree
+from nessie_ops.versioning.codec import is_same_content
 
 
 class Range(NamedTuple):
-    """From `low` up to and without `high`, as key bytes; without `values` only which keys there are matters."""
+    """From `low` up to and without `high`, as key bytes; without `values` only which contents there are matters."""
 
     low: bytes
     high: bytes
@@ -26,7 +27,7 @@ def find_range_conflicts(
     found: dict[ContentKey, Conflict] = {}
     for low, high, values in ranges:
         for raw, before, after in tree.diff(nodes, base_root, head_root, low, high):
-            if not values and before is not None and after is not None:
+            if not values and before and after and is_same_content(before, after):
                 continue  # it was there, and is
             key = ContentKey.from_bytes(raw)
             found[key] = _describe(key, before, after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
     CONFIG_TYPES,
     CheckedCommit,
@@ -83,13 +84,22 @@ class Reader:
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
-        if self.watch and reading.is_transaction(name):
-            self.watch(name)
+        recorder = self._watch(name)
         found = self.get_references([name])
         if name not in found and reading.is_transaction(name):
             with self._store.read() as tx:
                 raise references.not_found(tx, name)
-        return references.get_named(found, name)
+        reference = references.get_named(found, name)
+        reading.enter(recorder, reference.hash)
+        return reference
+
+    def _watch(self, name: str) -> reading.Recorder | None:
+        """Who records what is read through the branch `name`; BadRequest when somebody must, and nobody does."""
+        if not reading.is_transaction(name):
+            return None
+        if self.watch is None:
+            raise BadRequest(f"'{name[:80]}' is a transaction's branch: use a server, which records what it reads.")
+        return self.watch(name)
 
     def get_references(self, names: Sequence[str]) -> dict[str, Reference]:
         """Those of these references that exist, by name, in one query; at most 500."""
@@ -135,8 +145,7 @@ class Reader:
     def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
         """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
         parsed = ReferenceSpec.parse(spec, self.default_branch) if isinstance(spec, str) else spec
-        name = parsed.name
-        recorder = self.watch(name) if self.watch and name and reading.is_transaction(name) else None
+        recorder = self._watch(parsed.name) if parsed.name else None
         with self._store.read() as tx:
             found = history.resolve(tx, parsed)
         reading.enter(recorder, found.hash)
@@ -150,7 +159,7 @@ class Reader:
     def get_contents(self, at: CommitHash, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
         """Contents of those of `keys` that exist at commit `at`, in the order of `keys`."""
         wanted = list(keys)
-        if recorder := reading.find(at):
+        for recorder in reading.find(at):
             recorder.read_keys(wanted)
         with self._store.read() as tx:
             return history.get_contents(tx, at, wanted)
@@ -175,7 +184,7 @@ class Reader:
         with_content: bool = False,
     ) -> list[Entry]:
         """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
-        if recorder := reading.find(at):
+        for recorder in reading.find(at):
             recorder.read_range(*history.key_span(prefix, first, last), values=with_content)
         with self._store.read() as tx:
             return history.list_entries(tx, at, prefix, first, last, limit, with_content)
@@ -217,7 +226,7 @@ class Reader:
         limit: int = MAX_PAGE,
     ) -> list[DiffEntry]:
         """Keys whose value differs between two commits, in key order.  Cost: proportional to the differences."""
-        if recorder := reading.find(before, after):
+        for recorder in reading.find(before, after):
             recorder.read_range(*history.key_span(prefix, first, last), values=True)
         with self._store.read() as tx:
             return history.diff(tx, before, after, prefix, first, last, limit)

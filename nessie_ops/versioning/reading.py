@@ -1,8 +1,8 @@
-"""What is read through a transaction's branch: the recorder of the request under way.
+"""What is read through transactions' branches: the recorders of the request under way.
 
 A reference is resolved to a commit first, and then keys are read at that commit, by layers that know nothing of
-transactions; a context variable leads from the one to the other.  It is about that commit alone, until
-another transaction's branch is resolved.
+transactions; a context variable leads from the one to the other.  It is about the two commits that were resolved
+last, since a request that compares has two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Recorder(Protocol):
 Watch = Callable[[str], Recorder | None]
 """Called with the name of a transaction's branch before it is read; who records, or None when nobody does."""
 
-_current: ContextVar[tuple[Recorder, CommitHash] | None] = ContextVar("nessie_ops_recorder", default=None)
+_SIDES = 2  # of a comparison
+_current: ContextVar[tuple[tuple[Recorder, CommitHash], ...]] = ContextVar("nessie_ops_recorder", default=())
 
 
 def is_transaction(name: str | None) -> bool:
@@ -38,10 +39,9 @@ def is_transaction(name: str | None) -> bool:
 def enter(recorder: Recorder | None, at: CommitHash) -> None:
     """From now on, what this request reads at a commit is for `recorder`, if there is one."""
     if recorder is not None:
-        _current.set((recorder, at))
+        _current.set((*_current.get(), (recorder, at))[-_SIDES:])
 
 
-def find(*commits: CommitHash) -> Recorder | None:
-    """Who records what is read at one of these commits."""
-    current = _current.get()
-    return current[0] if current and current[1] in commits else None
+def find(*commits: CommitHash) -> list[Recorder]:
+    """Those who record what is read at one of these commits."""
+    return [recorder for recorder, at in _current.get() if at in commits]

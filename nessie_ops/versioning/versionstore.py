@@ -28,6 +28,7 @@ from nessie_ops.model import (
     ReferenceType,
     RepositoryConfig,
     Transplant,
+    Unchanged,
 )
 from nessie_ops.store import Job, Store
 from nessie_ops.versioning import (
@@ -141,7 +142,12 @@ class VersionStore(Reader):
         Operations are read against the commit `expected`; a key conflicts only when its *value* at the
         head differs from its value there.  BadRequest (rules of contents ids, duplicate keys),
         ReferenceNotFound, ReferenceConflict (all conflicts at once).  Nothing is written on error.
+        What a commit to a transaction's branch says to be Unchanged, the transaction has read.
         """
+        checked = [operation.key for operation in operations if isinstance(operation, Unchanged)]
+        recorder = self.watch(branch) if checked and self.watch and reading.is_transaction(branch) else None
+        if recorder:
+            recorder.read_keys(checked)
         return self._store.run(
             lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
             branch,
@@ -156,7 +162,10 @@ class VersionStore(Reader):
         done: Callable[[Job], object],
         start: Callable[[Callable[[], None]], object],
     ) -> None:
-        """Like `commit`, without waiting: `done` gets the job in some thread; `start` runs a call in another one."""
+        """Like `commit`, without waiting: `done` gets the job in some thread; `start` runs a call in another one.
+
+        Not for a transaction's branch: records nothing.
+        """
         self._store.submit(
             lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
             (branch,),

@@ -78,7 +78,7 @@ class World:
         return copy_context().run(read)
 
     def write(self, ref: str, name: str, n: int) -> None:
-        update(self.versions, name, n, ref)
+        self._request(lambda: update(self.versions, name, n, ref))
 
     def commit(self, transaction: CatalogTransaction, **words: str) -> CatalogTransaction:
         return self.transactions.commit_transaction(transaction.id, **words)
@@ -284,6 +284,23 @@ def test_namespaces_in_the_way(world: World) -> None:
     commit(world.versions, delete("n"))
     with pytest.raises(TransactionConflict, match="namespace 'n' must exist"):
         world.commit(begun)
+
+
+@pytest.mark.parametrize("isolation", LEVELS)
+def test_a_namespace_that_two_create(world: World, isolation: Isolation) -> None:
+    """A merge takes one of them; a transaction's commit would lose the other's properties."""
+    begun, late = world.begin(isolation), world.begin(isolation)
+    for one in (begun, late):
+        commit(world.versions, put("n", namespace("n", of=one.id)), branch=one.branch)
+    world.commit(begun)
+    [own] = world._request(
+        lambda: world.versions.list_entries(
+            world.versions.resolve(late.branch).hash, prefix=key("n"), with_content=True
+        )
+    )
+    assert own.content.properties == {"of": late.id}
+    with pytest.raises(TransactionConflict, match=r"key 'n' .* exists( now)? by somebody in"):
+        world.commit(late)
 
 
 def test_rollback_and_renew(world: World) -> None:
