@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from uuid import uuid4
 
+import msgspec
+
 from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import (
@@ -29,10 +31,12 @@ from nessie_ops.model import (
     RepositoryConfig,
     Transplant,
     Unchanged,
+    UnchangedRange,
 )
 from nessie_ops.store import Job, Store
 from nessie_ops.versioning import (
     commits,
+    history,
     merging,
     reading,
     references,
@@ -144,14 +148,21 @@ class VersionStore(Reader):
         ReferenceNotFound, ReferenceConflict (all conflicts at once).  Nothing is written on error.
         What a commit to a transaction's branch says to be Unchanged, the transaction has read.
         """
-        checked = [operation.key for operation in operations if isinstance(operation, Unchanged)]
-        recorder = self.watch(branch) if checked and self.watch and reading.is_transaction(branch) else None
-        if recorder:
-            recorder.read_keys(checked)
+        if reading.is_transaction(branch):
+            self._record_checks(branch, operations)
         return self._store.run(
             lambda tx: commits.commit(tx, branch, expected, meta, operations, self._clock, self._new_id),
             branch,
         )
+
+    def _record_checks(self, branch: str, operations: Sequence[Operation]) -> None:
+        keys = [operation.key for operation in operations if isinstance(operation, Unchanged)]
+        ranges = [operation for operation in operations if isinstance(operation, UnchangedRange)]
+        recorder = self._watch(branch) if keys or ranges else None
+        if recorder:
+            recorder.read_keys(keys)
+            for prefix, first, last, with_content in map(msgspec.structs.astuple, ranges):
+                recorder.read_range(*history.key_span(prefix, first, last), values=with_content)
 
     def submit_commit(
         self,

@@ -34,6 +34,9 @@ class Way(NamedTuple):
         return http.request(method, path, json=self.body)
 
 
+RANGE = {"type": "UNCHANGED_RANGE", "prefix": key("db")}
+
+
 def commit_of(*operations: dict[str, Any]) -> dict[str, Any]:
     return {"commitMeta": {"message": "m"}, "operations": list(operations)}
 
@@ -54,6 +57,7 @@ VALUE = [
     Way("/api/v2/trees/main/diff/{ref}"),
     Way("/api/v2/trees/main/diff/{ref}?key=db.b"),
     Way("/api/v2/trees/{ref}@{head}/history/commit", commit_of(unchanged("db.b"), put("mine"))),
+    Way("/api/v2/trees/{ref}@{head}/history/commit", commit_of(RANGE | {"withContent": True}, put("mine"))),
     Way("/api/v1/trees/branch/{ref}/commit?expectedHash={head}", commit_of(unchanged("db.b"), put("mine"))),
     Way("/api/v1/contents/db.b?ref={ref}"),
     Way("/api/v1/contents/db.b?ref={ref}&hashOnRef={head}"),
@@ -75,6 +79,7 @@ VALUE = [
     Way(ICE + "/tables", {"name": "b", "schema": SCHEMA, "stage-create": True}, succeeds=False),
 ]
 ABSENT = [  # db.new is not there
+    Way("/api/v2/trees/{ref}@{head}/history/commit", commit_of(RANGE, put("mine"))),
     Way("/api/v2/trees/{ref}/contents/db.new", succeeds=False),
     Way("/api/v2/trees/{ref}/contents", {"requestedKeys": [key("db.new")]}),
     Way("/api/v2/trees/{ref}/entries"),
