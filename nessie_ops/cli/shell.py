@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from nessie_ops.cli.connection import OpenClient
-from nessie_ops.errors import NessieOpsError
+from nessie_ops.errors import BadRequest, NessieOpsError
 from nessie_ops.runtime.home import get_home
 from nessie_ops.sql import Result, SqlSession, parse
 from nessie_ops.sql.help import SYNTAX, explain
@@ -51,11 +51,15 @@ class Names(Completer):
 
 
 def run_shell(session: SqlSession, open_client: OpenClient, show: Callable[[Result], None]) -> None:
-    """Read and carry out lines until EXIT or the end of the input; an error is told, and the shell goes on."""
+    """Read and carry out lines until EXIT or the end of the input; an error is told, and the shell goes on.
+
+    A transaction that is open then is rolled back.
+    """
     names = Names(session)
     prompt: PromptSession[str] = PromptSession(history=_open_history(), completer=names, complete_while_typing=False)
     typer.echo("HELP explains the statements, EXIT ends.")
     with ExitStack() as stack:
+        stack.callback(session.close)
         while True:
             try:
                 line = prompt.prompt(f"{names.session.ref}> ").strip().removesuffix(";").strip()
@@ -76,8 +80,12 @@ def _carry_out(
 ) -> SqlSession:
     """The session to go on with."""
     if connect := _CONNECT.fullmatch(line):
+        if session.transaction:
+            raise BadRequest(f"CONNECT: transaction {session.transaction.id} is open; COMMIT or ROLLBACK it first.")
         client = stack.enter_context(open_client(connect[1].strip("\"'`"), ""))
-        return SqlSession(client, ref=connect[2] or "")
+        made = SqlSession(client, ref=connect[2] or "")
+        stack.callback(made.close)
+        return made
     if asked := _HELP.fullmatch(line):
         typer.echo(explain(asked[1]))
         return session

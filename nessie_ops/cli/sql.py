@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,12 +42,12 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
         given = [*(texts or []), *([_read(script)] if script else [])]
         statements = _read_all(given or [sys.stdin.read()]) if given or not sys.stdin.isatty() else []
         with open_client(uri, store) as client:
-            session = SqlSession(client, ref=ref)
             if statements:
-                raise typer.Exit(int(_run(session, statements, go_on=go_on, as_json=as_json)))
+                with closing(SqlSession(client, ref=ref)) as session:
+                    raise typer.Exit(int(_run(session, statements, go_on=go_on, as_json=as_json)))
             from nessie_ops.cli.shell import run_shell  # here, as no other command needs a terminal
 
-            run_shell(session, open_client, lambda result: show(result, as_json))
+            run_shell(SqlSession(client, ref=ref), open_client, lambda result: show(result, as_json))
 
     return command
 

@@ -27,9 +27,10 @@ _BEHAVIORS = {
 }
 
 
-def merge(client: NessieClient, source: Reference | Detached, wanted: MergeReference) -> tuple[str, CommitHash | None]:
-    """The target and the commit where it ends then; None when a dry run would write one.  MergeConflict."""
-    into = wanted.into or client.default_branch
+def merge(
+    client: NessieClient, source: Reference | Detached, into: str, wanted: MergeReference
+) -> tuple[str, CommitHash | None]:
+    """The target `into` and the commit where it ends then; None when a dry run would write one.  MergeConflict."""
     request = Merge(
         from_ref=source.name,
         from_hash=source.hash,

@@ -18,11 +18,13 @@ from nessie_ops.sql.statements import Statement
 
 _GRAMMAR = Path(__file__).with_name("grammar.lark")
 _SHOWN = 60  # characters of a line on either side of an error
-_COMMENT = re.compile(r"\s+|(?:--|//)[^\n]*|/\*.*?\*/", re.DOTALL)
+_GAP = r"(?>\s+|(?:--|//)[^\n]*+|/\*.*?\*/)"  # one piece of space or comment; not tried again in another way
 _OURS = re.compile(
-    r"(?:CREATE|DROP|ASSIGN|USE)\s+(?:BRANCH|TAG)\b|USE\s+REFERENCE\b|SHOW\s+(?:REFERENCE|LOG|DIFF)\b"
-    r"|LIST\s+(?:REFERENCES|CONTENTS)\b|MERGE\s+(?:DRY\s+(?:RUN\s+)?)?(?:BRANCH|TAG)\b|REVERT\s+CONTENT\b|START\s+TRANSACTION\b|(?:COMMIT|ROLLBACK)\b",
-    re.IGNORECASE,
+    rf"{_GAP}*+(?:"
+    r"(?:CREATE|DROP|ASSIGN|USE) (?:BRANCH|TAG)|USE REFERENCE|SHOW (?:REFERENCE|LOG|DIFF)|LIST (?:REFERENCES|CONTENTS)"
+    r"|MERGE (?:DRY (?:RUN )?)?(?:BRANCH|TAG)|REVERT CONTENT|START TRANSACTION|COMMIT|ROLLBACK"
+    r")\b".replace(" ", f"{_GAP}++"),
+    re.IGNORECASE | re.DOTALL,
 )
 _NAMED = {
     "NAME": "a name",
@@ -60,10 +62,7 @@ def parse(text: str) -> list[Statement]:
 
 def is_statement(text: str) -> bool:
     """Whether a text begins as a statement of ours that no engine has; others are an engine's own."""
-    at = 0
-    while found := _COMMENT.match(text, at):
-        at = found.end()
-    return bool(_OURS.match(text, at))
+    return bool(_OURS.match(text))
 
 
 @cache

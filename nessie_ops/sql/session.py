@@ -7,14 +7,30 @@ statement; each gives a table whose columns are those of Nessie's own extension 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import singledispatchmethod
 from typing import Any, NamedTuple
 
 import msgspec
 
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
-from nessie_ops.model import CatalogTransaction, Detached, NewCatalogTransaction, Reference, ReferenceType, Tag
+from nessie_ops.errors import (
+    BadRequest,
+    NessieOpsError,
+    ReferenceAlreadyExists,
+    ReferenceNotFound,
+    TransactionNotFound,
+    TransactionNotOpen,
+)
+from nessie_ops.model import (
+    CatalogTransaction,
+    CatalogTransactionState,
+    Detached,
+    NewCatalogTransaction,
+    Reference,
+    ReferenceType,
+    Tag,
+)
 from nessie_ops.sql import contents, merging
 from nessie_ops.sql import statements as s
 from nessie_ops.sql.parsing import parse
@@ -80,6 +96,8 @@ class SqlSession:
 
     @_run.register
     def _(self, wanted: s.DropReference) -> Result:
+        if self.transaction and wanted.name == self.transaction.branch:  # what follows would be done outside of it
+            raise BadRequest(f"DROP: '{wanted.name}' is the branch of the open transaction; ROLLBACK drops it.")
         try:
             found = self._get(wanted.kind, wanted.name)
             self.client.delete_reference(wanted.name, found.hash)
@@ -110,7 +128,8 @@ class SqlSession:
             self._get(wanted.kind, wanted.place.name)
         found = find(self.client, wanted.place, self.ref)
         # A time or a step is looked up once: what it means later may be another commit.
-        self.ref = f"{wanted.place.name}@{found.hash}" if wanted.place.at else wanted.place.name
+        is_moving = not wanted.place.at and found.name == wanted.place.name
+        self.ref = found.name if is_moving else f"{'' if isinstance(found, Detached) else found.name}@{found.hash}"
         return Result(REFERENCE, [describe(found)])
 
     @_run.register
@@ -164,9 +183,25 @@ class SqlSession:
 
     @_run.register
     def _(self, wanted: s.RollbackTransaction) -> Result:
-        self.client.rollback_transaction(self._require_transaction("ROLLBACK").id)
+        """One that has ended otherwise is left, too; TransactionNotOpen says so when it was committed."""
+        open = self._require_transaction("ROLLBACK")
+        try:
+            self.client.rollback_transaction(open.id)
+        except TransactionNotFound:
+            pass
+        except TransactionNotOpen:
+            if self.client.get_transaction(open.id).state is CatalogTransactionState.COMMITTED:
+                self._leave()
+                raise
         self._leave()
         return Result(STATUS, [("OK",)])
+
+    def close(self) -> None:
+        """Roll back the transaction that is open, if the server can be asked; else its lease ends it."""
+        if self.transaction:
+            with suppress(NessieOpsError):
+                self.client.rollback_transaction(self.transaction.id)
+            self._leave()
 
     def _require_transaction(self, what: str) -> CatalogTransaction:
         if self.transaction is None:
@@ -201,7 +236,7 @@ class SqlSession:
     @_run.register
     def _(self, wanted: s.ShowDiff) -> Result:
         """Keys in order; `change` is ADDED, REMOVED or CHANGED."""
-        before = find(self.client, wanted.before or s.Place(self.client.default_branch), self.ref)
+        before = find(self.client, wanted.before or s.Place(self._get_base()), self.ref)
         after = find(self.client, wanted.after, self.ref)
         found = self.client.diff(before.hash, after.hash, limit=wanted.limit or self._limit)
         rows = [
@@ -220,7 +255,13 @@ class SqlSession:
     @_run.register
     def _(self, wanted: s.MergeReference) -> Result:
         source = self._find_source(wanted)
-        return Result(("name", "hash"), [merging.merge(self.client, source, wanted)])
+        into = wanted.into or (self.transaction.branch if self.transaction else self.client.default_branch)
+        return Result(("name", "hash"), [merging.merge(self.client, source, into, wanted)])
+
+    def _get_base(self) -> str:
+        """What a difference begins at: the default branch, or what the open transaction began from."""
+        open = self.transaction and self.client.get_transaction(self.transaction.id)
+        return f"@{open.base_hash}" if open else self.client.default_branch
 
     def _find_source(self, wanted: s.MergeReference) -> Reference | Detached:
         place = wanted.source

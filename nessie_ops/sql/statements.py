@@ -141,7 +141,10 @@ class OnConflict:
 
 @dataclass(frozen=True)
 class MergeReference:
-    """`behavior` is for all keys, `on_conflict` for those in conflict; never both.  `into` None: the default branch."""
+    """`behavior` is for all keys, `on_conflict` for those in conflict; never both.
+
+    `into` None is the branch of the open transaction, or else the default branch.
+    """
 
     kind: ReferenceType
     source: Place

@@ -160,7 +160,8 @@ class Transactions:
             known, now = _find(tx, id, lock=True), self._clock()
             if known.state is wanted:
                 return known
-            _require_open(known, now)
+            if known.state is not OPEN or wanted is CatalogTransactionState.COMMITTED:
+                _require_open(known, now)  # whoever gives one up may do so when its lease has ended, too
             ended = end(tx, known, now)
             tx.delete_reads(id)
             tx.save_catalog_transaction(to_record(ended))

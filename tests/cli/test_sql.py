@@ -108,6 +108,12 @@ def test_a_script_that_is_no_text(cli: Run, tmp_path: Path) -> None:
     assert isinstance(cli("-s", str(tmp_path / "absent"), code=1).exception, FileNotFoundError)
 
 
+def test_a_transaction_ends_with_the_command(cli: Run, versions: VersionStore) -> None:
+    found = cli("-c", "START TRANSACTION; SHOW REFERENCE; DROP TABLE nowhere", code=1)
+    assert "txn/" in found.stdout
+    assert versions.list_references(prefix="txn/") == []
+
+
 def shell(uri: str, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """What a shell prints when a person types a text."""
 
@@ -134,6 +140,14 @@ def test_the_shell(uri: str, versions: VersionStore, tmp_path: Path, capsys: pyt
     history = (tmp_path / "sql_history").read_text()
     assert "+create branch dev;" in history and "SHOW LOG" not in history
     assert shell(uri, "SHOW REFERENCE nowhere\n\x04", capsys)[1] == "Named reference 'nowhere' not found\n"
+
+
+def test_a_transaction_ends_with_the_shell(
+    uri: str, versions: VersionStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, error = shell(uri, f"START TRANSACTION\nCONNECT TO {uri}\nSHOW REFERENCE\nEXIT\n", capsys)
+    assert out.count("txn/") == 2 and "COMMIT or ROLLBACK it first" in error
+    assert versions.list_references(prefix="txn/") == []
 
 
 def test_the_shell_connects_elsewhere(uri: str, versions: VersionStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,15 @@ def test_many_with_comments_between() -> None:
     assert parse("") == parse(" ; -- nothing\n;") == []
 
 
+def test_a_comment_may_follow_a_word_at_once() -> None:
+    assert parse("SHOW LOG--all\n;SHOW/* it */LOG//all\n;USE BRANCH dev--1") == [
+        s.ShowLog(Place()),
+        s.ShowLog(Place()),
+        s.Use(BRANCH, Place("dev")),
+    ]
+    assert parse("SHOW LOG '--a /*b*/ //c; d'") == [s.ShowLog(Place("--a /*b*/ //c; d"))]
+
+
 def test_a_keyword_may_be_a_name() -> None:
     assert parse("CREATE BRANCH merge FROM show") == [s.CreateReference(BRANCH, "merge", Place("show"))]
     assert parse("USE BRANCH branch-1") == [s.Use(BRANCH, Place("branch-1"))]
@@ -162,6 +171,7 @@ def test_a_long_line_is_cut_around_the_error() -> None:
         "start transaction",
         "COMMIT",
         "REVERT CONTENT OF a TO STATE AT '~1'",
+        "MERGE/* not\nINTO */DRY--x\nBRANCH dev",
     ],
 )
 def test_what_is_ours(text: str) -> None:
@@ -181,6 +191,7 @@ def test_what_is_ours(text: str) -> None:
         "USE branches",
         "ALTER TABLE t CREATE BRANCH b",
         "",
+        "SHOW " + "-" * 1_000 + " /* LOG",
     ],
 )
 def test_what_is_an_engines(text: str) -> None:
