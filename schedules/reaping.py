@@ -1,4 +1,7 @@
-"""Tidying up after runs and people: branches that ended badly or whose time is over, requests that nobody took up."""
+"""Tidying up after runs and people: branches that ended badly or whose time is over, requests that nobody took up.
+
+Branches of transactions are not among them: they have leases of their own, and go with their transactions.
+"""
 
 import os
 from datetime import timedelta
@@ -30,6 +33,7 @@ def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -
 
     marked, deleted = reap(client, needed, quarantine_time, lambda: now)
     expired = reap_expired(client, client, now, lambda name: is_in_use(instance, name), by=_BY)
+    transactions = client.tidy_transactions()
     for name, text in expired.unreadable.items():
         context.log.warning(
             f"{name}: its property expires_at is '{text}', which is no time with a time zone; it stays."
@@ -41,6 +45,8 @@ def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -
         "expired": expired.deleted,
         "expired_but_needed": [f"{name}: {why}" for name, why in expired.kept.items()],
         "unreadable_expires_at": [f"{name}: {text}" for name, text in expired.unreadable.items()],
+        "expired_transactions": list(transactions.expired),
+        "stray_branches_of_transactions": list(transactions.branches),
     }
     for what, names in told.items():
         context.log.info(f"{what}: {', '.join(names) or 'none'}")
@@ -49,7 +55,8 @@ def reap_quarantined(context: dg.OpExecutionContext, catalog: CatalogResource) -
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Close requests that nobody took up; delete branches that ended badly long ago, or whose time is over.",
+    description="Close requests that nobody took up; delete branches that ended badly long ago, or whose time is over; "
+    "end transactions whose lease is over.",
 )
 def reap_branches() -> None:
     reap_quarantined()

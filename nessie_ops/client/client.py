@@ -87,7 +87,7 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
         Transactions' branches only when `hidden` says so, or the prefix is theirs.
         """
         params = {"name-prefix": prefix, "filter": filter, "fetch": "ALL" if filter else ""}
-        params |= {"hidden": "true"} if hidden else {}
+        params["hidden"] = "true" if hidden else "false"
         token = wire.make_token(wire.ReferencePosition(*after)) if after else ""
         return list(self._rows("trees", params, wire.ReferencePage, lambda page: page.references, limit, token))
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from nessie_ops.client.connection import Connection
-from nessie_ops.model import CatalogTransaction, CatalogTransactionState, NewCatalogTransaction, wire
+from nessie_ops.model import (
+    CatalogTransaction,
+    CatalogTransactionState,
+    NewCatalogTransaction,
+    TidiedTransactions,
+    wire,
+)
 
 _PATH = "transactions"
 
@@ -32,6 +38,10 @@ class TransactionMethods(Connection):
     def get_transaction(self, id: str) -> CatalogTransaction:
         """TransactionNotFound."""
         return self._get(f"{_PATH}/{quote(id, safe='')}", CatalogTransaction)
+
+    def tidy_transactions(self) -> TidiedTransactions:
+        """Reap all whose lease is over, forget those that ended a week ago, delete branches of none that is open."""
+        return self._write("POST", f"{_PATH}/tidy", TidiedTransactions, {})
 
     def commit_transaction(self, id: str, *, message: str = "", author: str = "") -> CatalogTransaction:
         """Merge what it wrote into its target as one commit, once; TransactionConflict, TransactionNotOpen."""

@@ -14,7 +14,7 @@ from nessie_ops.gc.mark import Live, Marker, Pinned
 from nessie_ops.gc.policies import Policies, decode_bound, encode_bound
 from nessie_ops.gc.shards import WHOLE, Shard
 from nessie_ops.gc.source import Source
-from nessie_ops.model import Branch, CommitHash
+from nessie_ops.model import TRANSACTIONS, Branch, CommitHash, Reference
 from nessie_ops.store.livesets import LiveSetRecord, LiveSets, ReferenceRecord, VersionRecord
 
 IDENTIFY_IN_PROGRESS, IDENTIFY_SUCCESS, IDENTIFY_FAILED = "IDENTIFY_IN_PROGRESS", "IDENTIFY_SUCCESS", "IDENTIFY_FAILED"
@@ -65,17 +65,24 @@ def begin(sets: LiveSets, source: Source, id: str, settings: MarkSettings, conte
     created = context.now()  # before the references are read: what is written from here on is younger than the mark
     policies = settings.policies.validated()
     references = [
-        ReferenceRecord(
-            ordinal,
-            reference.name,
-            "BRANCH" if isinstance(reference, Branch) else "TAG",
-            reference.hash,
-            encode_bound(policies.of(reference.name)),
-        )
-        for ordinal, reference in enumerate(source.references())
+        ReferenceRecord(ordinal, reference.name, "BRANCH" if isinstance(reference, Branch) else "TAG", hash, bound)
+        for ordinal, (reference, hash, bound) in enumerate(_pin(source, policies))
     ]
     sets.add(id, IDENTIFY_IN_PROGRESS, created, msgspec.json.encode(settings).decode(), references)
     return get_live_set(sets, id)
+
+
+def _pin(source: Source, policies: Policies) -> Iterator[tuple[Reference, CommitHash, str]]:
+    """References with the commits that they are at, and their bounds.
+
+    Of open transactions those alone that another reference does not stand for: most begin at a few commits.
+    """
+    seen = set()
+    for reference in source.references():
+        pair = reference.hash, encode_bound(policies.of(reference.name))
+        if pair not in seen or not reference.name.startswith(TRANSACTIONS):
+            seen.add(pair)
+            yield reference, *pair
 
 
 def identify(

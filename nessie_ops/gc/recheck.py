@@ -43,6 +43,7 @@ class Recheck:
         for reference in pinned:
             self._marker.assume(reference)
         self._heads: dict[str, CommitHash] = {reference.name: reference.hash for reference in pinned}
+        self._marked = {(reference.hash, reference.bound) for reference in pinned}
         self._live = Exact()
         self._expander = Expander(stores, self._live, only_named=only_named)
         self._heads_need_all = heads_need_all
@@ -58,9 +59,13 @@ class Recheck:
         for reference in list(self._source.references()):
             if self._heads.get(reference.name) == reference.hash:
                 continue
-            marked = self._marker.mark(Pinned(reference.name, reference.hash, self._bound_of(reference.name)))
-            wanted += [live.put.version for live in marked.live]
             self._heads[reference.name] = reference.hash
+            bound = self._bound_of(reference.name)
+            if (reference.hash, bound) in self._marked:
+                continue
+            self._marked.add((reference.hash, bound))
+            marked = self._marker.mark(Pinned(reference.name, reference.hash, bound))
+            wanted += [live.put.version for live in marked.live]
             moved.append(reference.hash)
         if self._heads_need_all:
             wanted += self._shown_at(moved)

@@ -99,6 +99,7 @@ from nessie_ops.model.transactions import (
     Change,
     Isolation,
     NewCatalogTransaction,
+    TidiedTransactions,
 )
 
 __all__ = [
@@ -171,6 +172,7 @@ __all__ = [
     "RepositoryConfig",
     "Subscriber",
     "Tag",
+    "TidiedTransactions",
     "Transplant",
     "Unchanged",
     "UnchangedRange",

@@ -55,6 +55,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str = ""
 
 
+class TidiedTransactions(msgspec.Struct, frozen=True):
+    """Ids of transactions that have expired, how many were forgotten a week after their end, stray branches deleted."""
+
+    expired: tuple[str, ...] = ()
+    forgotten: int = 0
+    branches: tuple[str, ...] = ()
+
+
 class CatalogTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A transaction as it is now.
 

@@ -19,6 +19,7 @@ from nessie_ops.model import (
     NewMergeRequest,
     NewSubscriber,
     Subscriber,
+    TidiedTransactions,
 )
 from nessie_ops.model import wire as v2
 from nessie_ops.server.merge_requests import ApprovalIn, ChecksIn, ClosingIn, WhoIn
@@ -131,6 +132,7 @@ _EVENTS = {
 _MERGE_REQUESTS = {
     "GET transactions": Operation(v2.TransactionPage, ("state:transaction", *_PAGE_2)),
     "POST transactions": Operation(CatalogTransaction, (), NewCatalogTransaction, needs_body=False),
+    "POST transactions/tidy": Operation(TidiedTransactions),
     "GET transactions/{id}": Operation(CatalogTransaction),
     "POST transactions/{id}/commit": Operation(CatalogTransaction, (), CommitTransactionIn, needs_body=False),
     "POST transactions/{id}/rollback": Operation(CatalogTransaction),

@@ -73,6 +73,17 @@ def _show(reference: Reference) -> Response[bytes]:
     return json_response(SingleReference(reference))
 
 
+def wants_hidden(request: AnyRequest, query: Query) -> bool:
+    """Whether a listing has the branches of open transactions: as it says, else when it comes from a program.
+
+    Nessie's Java client, which says so with each request, is what its garbage collector is made of.  What that is not
+    shown it deletes the files of.
+    """
+    if query.text("hidden") is not None:
+        return query.flag("hidden")
+    return "nessie-client-spec" in request.headers
+
+
 @get("/trees", sync_to_thread=True)
 def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     query = Query(request)
@@ -80,7 +91,7 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     page, token = listings.list_references(
         store,
         prefix=query.text("name-prefix") or "",
-        hidden=query.flag("hidden"),
+        hidden=wants_hidden(request, query),
         full=full,
         wanted=read_filter(query, REFERENCES),
         limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE),

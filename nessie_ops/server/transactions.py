@@ -53,6 +53,12 @@ def list_transactions(transacting: Transacting, request: AnyRequest) -> Response
     return json_response(TransactionPage(token=more, has_more=more is not None, transactions=tuple(found[:limit])))
 
 
+@post(PATH + "/tidy", sync_to_thread=True)
+def tidy_transactions(transacting: Transacting) -> Response[bytes]:
+    """End those whose lease is over, forget those that ended a week ago; what a server does by itself all the time."""
+    return json_response(transacting.tidy_transactions())
+
+
 @get(ONE, sync_to_thread=True)
 def get_transaction(transacting: Transacting, id: Segment) -> Response[bytes]:
     return json_response(transacting.get_transaction(restore(id)))
@@ -81,6 +87,7 @@ def renew_transaction(transacting: Transacting, request: AnyRequest, body: Body,
 HANDLERS = [
     begin_transaction,
     list_transactions,
+    tidy_transactions,
     get_transaction,
     commit_transaction,
     rollback_transaction,

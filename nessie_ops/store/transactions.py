@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, and_, func, literal, or_, select
+from sqlalchemy import CompoundSelect, Connection, Select, func, literal, select, union_all
 
+from nessie_ops.model import ReferenceType
 from nessie_ops.store import rows, tables
 from nessie_ops.store.cache import Cache
 from nessie_ops.store.dialects import Dialect
@@ -128,19 +129,23 @@ class Transaction:
     def list_references(
         self, prefix: str = "", after: tuple[str, str] | None = None, limit: int | None = None, without: str = ""
     ) -> list[ReferenceRecord]:
-        """References ordered by (type, name), after the given pair; none whose name begins with `without`."""
+        """References ordered by (type, name), after the given pair; none whose name begins with `without`.
+
+        Reads branches only as far as the page goes, and nothing that `without` leaves out.
+        """
         if not rows.storable(prefix):
             return []
-        table = tables.reference
-        statement = select(table).order_by(table.c.type, table.c.name).limit(limit)
-        if prefix:  # not LIKE, which may ignore case
-            statement = statement.where(table.c.name >= prefix, table.c.name < _beyond(prefix))
-        if without:  # two ranges of an index: what lies between is not read
-            statement = statement.where(or_(table.c.name < without, table.c.name >= _beyond(without)))
-        if after:
-            later = and_(table.c.type == after[0], table.c.name > after[1])
-            statement = statement.where(or_(table.c.type > after[0], later))
-        return [ReferenceRecord(*row) for row in self.connection.execute(statement)]
+        found: list[ReferenceRecord] = []
+        for type in ReferenceType:
+            if after and type < after[0]:
+                continue
+            beyond = after[1] if after and type == after[0] else None
+            left = None if limit is None else limit - len(found)
+            statement = _select_references(type, _ranges(prefix, without), beyond, left)
+            found += sorted(ReferenceRecord(*row) for row in self.connection.execute(statement))[:left]
+            if limit is not None and len(found) >= limit:
+                break
+        return found
 
     def find_references_at(self, head: bytes | None) -> list[ReferenceRecord]:
         """References whose head is this commit."""
@@ -231,6 +236,32 @@ class Transaction:
         if before_seq is not None:
             statement = statement.where(log.c.seq < before_seq)
         return [Move(*row) for row in self.connection.execute(statement)]
+
+
+Ranges = list[tuple[str, str]]
+"""From a name up to and without another one; an empty text is no limit."""
+
+
+def _ranges(prefix: str, without: str) -> Ranges:
+    """Where names begin with `prefix`, or else not with `without`."""
+    if prefix:  # not LIKE, which may ignore case
+        return [(prefix, _beyond(prefix))]
+    return [("", without), (_beyond(without), "")] if without else [("", "")]
+
+
+def _select_references(
+    type: str, ranges: Ranges, after: str | None, limit: int | None
+) -> Select[Any] | CompoundSelect[Any]:
+    """References of a type with names in `ranges` and after `after`: from each range the first `limit`, by name."""
+    table, parts = tables.reference, []
+    for low, high in ranges:
+        part = select(table).where(table.c.type == type)
+        part = part.where(table.c.name >= low) if low else part
+        part = part.where(table.c.name < high) if high else part
+        part = part.where(table.c.name > after) if after is not None else part
+        parts.append(part.order_by(table.c.name).limit(limit))
+    # A part of its own for each, since only whole selections have an order and a limit everywhere.
+    return parts[0] if len(parts) == 1 else union_all(*(select(part.subquery()) for part in parts))
 
 
 def _beyond(prefix: str) -> str:

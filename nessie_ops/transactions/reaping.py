@@ -13,7 +13,7 @@ from datetime import datetime
 import msgspec
 
 from nessie_ops.errors import NessieOpsError, OutcomeUnknown, StoreUnavailable
-from nessie_ops.model import TRANSACTIONS, CatalogTransaction, CatalogTransactionState
+from nessie_ops.model import TRANSACTIONS, CatalogTransaction, CatalogTransactionState, TidiedTransactions
 from nessie_ops.store import Store, WriteTransaction
 from nessie_ops.transactions.documents import from_record, to_record
 from nessie_ops.versioning import references
@@ -21,16 +21,9 @@ from nessie_ops.versioning.codec import from_micros, to_micros
 
 log = logging.getLogger("nessie_ops.transactions")
 AT_ONCE = 100  # transactions that one call ends or forgets
+MOST = 10_000  # that one tidying does: it is one request
 _PAGE = 500  # branches looked at by one query
 OPEN, COMMITTED, ROLLED_BACK, EXPIRED = CatalogTransactionState
-
-
-class Tidied(msgspec.Struct, frozen=True):
-    """What `tidy` did: ids of transactions expired, how many ended ones were forgotten, branches deleted."""
-
-    expired: tuple[str, ...]
-    forgotten: int
-    branches: tuple[str, ...]
 
 
 class Reaping:
@@ -98,7 +91,7 @@ class Reaping:
                 page = tx.list_references(TRANSACTIONS, after, _PAGE)
                 opened = tx.get_catalog_transactions([row.name.removeprefix(TRANSACTIONS) for row in page], OPEN)
             strays += [row.name for row in page if row.name.removeprefix(TRANSACTIONS) not in opened]
-            if len(page) < _PAGE:
+            if len(page) < _PAGE or len(strays) >= MOST:
                 return self._each(strays, self._drop_stray)
             after = page[-1].type, page[-1].name
 
@@ -112,10 +105,10 @@ class Reaping:
 
         return self._store.run(run, name)
 
-    def tidy(self) -> Tidied:
-        """All that can be done now, in many short database transactions."""
+    def tidy(self) -> TidiedTransactions:
+        """What can be done now, some ten thousand of each at most, in many short database transactions."""
         expired, forgotten = _until_none(self.reap), _until_none(self.forget)
-        return Tidied(tuple(expired), len(forgotten), tuple(self.drop_strays()))
+        return TidiedTransactions(tuple(expired), len(forgotten), tuple(self.drop_strays()))
 
     def _each(self, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
         """Those for which `act` did something.  One that cannot be dealt with does not stop the others."""
@@ -133,7 +126,7 @@ class Reaping:
 
 def _until_none(act: Callable[[], list[str]]) -> list[str]:
     found: list[str] = []
-    while some := act():
+    while len(found) < MOST and (some := act()):
         found += some
     return found
 

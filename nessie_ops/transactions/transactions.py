@@ -23,11 +23,12 @@ from nessie_ops.model import (
     Isolation,
     NewCatalogTransaction,
     ReferenceType,
+    TidiedTransactions,
 )
 from nessie_ops.store import Transaction, WriteTransaction
 from nessie_ops.transactions import committing, refreshing
 from nessie_ops.transactions.documents import from_record, to_record
-from nessie_ops.transactions.reaping import Reaping, Tidied, drop
+from nessie_ops.transactions.reaping import Reaping, drop
 from nessie_ops.transactions.recording import ReadRecorder
 from nessie_ops.versioning import VersionStore, references
 from nessie_ops.versioning.codec import to_hash
@@ -44,7 +45,7 @@ def _utc_now() -> datetime:
 
 
 class Transactions:
-    """The transactions of a catalog.  Each method is one database transaction, `reap_transactions` and `tidy` many."""
+    """The transactions of a catalog.  Each method is one database transaction, `reap_…` and `tidy_…` are many."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Transactions:
         """End the transactions whose lease is over, a hundred at most, the first to end first; their ids."""
         return self._reaping.reap()
 
-    def tidy(self) -> Tidied:
+    def tidy_transactions(self) -> TidiedTransactions:
         """Reap all; forget transactions that ended a week ago; delete branches of transactions that are not open."""
         return self._reaping.tidy()
 

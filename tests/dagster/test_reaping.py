@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,17 @@ from nessie_ops.client import NessieClient
 from nessie_ops.definitions import build
 from nessie_ops.errors import BadRequest
 from nessie_ops.mergerequests.leases import EXPIRES_AT, OWNED, OWNER
-from nessie_ops.model import MergeRequestState, NewCommit, NewMergeRequest, Put, ReferenceType
+from nessie_ops.model import (
+    CatalogTransactionState,
+    MergeRequestState,
+    NewCatalogTransaction,
+    NewCommit,
+    NewMergeRequest,
+    Put,
+    ReferenceType,
+)
+from nessie_ops.runtime.home import store_url
+from nessie_ops.versioning import VersionStore, references
 from schedules.endings import is_in_use
 from tests.versioning.helpers import key, namespace
 
@@ -59,6 +70,23 @@ def test_branches_whose_time_is_over_go_when_no_run_works_on_them(
     assert told["expired"] == ["ci/busy"]
     assert "ci/odd" in names(client) and not {"ci/idle", "ci/busy", "other/name"} & names(client)
     client.delete_reference("ci/odd", None)
+
+
+def test_branches_of_transactions_go_with_their_transactions(
+    client: NessieClient, instance: dg.DagsterInstance, home: Path
+) -> None:
+    open = client.begin_transaction(NewCatalogTransaction())
+    client.update_properties(open.branch, {OWNER: OWNED, EXPIRES_AT: PAST})
+    with closing(VersionStore.open(store_url(home))) as versions:
+        versions.store.run(
+            lambda tx: references.create_reference(
+                tx, ReferenceType.BRANCH, "txn/stray", open.start_hash, {}, datetime.now(UTC)
+            )
+        )
+    told = reap(instance)
+    assert told["expired"] == told["expired_transactions"] == []
+    assert told["stray_branches_of_transactions"] == ["txn/stray"]
+    assert client.commit_transaction(open.id).state is CatalogTransactionState.COMMITTED
 
 
 def test_a_runs_own_branch_is_in_use_while_the_run_is(client: NessieClient, instance: dg.DagsterInstance) -> None:

@@ -105,9 +105,9 @@ class Foreign:
     def __init__(self, versions: VersionStore, *, omits: str = "") -> None:
         self.versions, self.omits = versions, omits
 
-    def list_references(self, *, after: object = None, limit: int) -> list[Reference]:
-        assert after is None, "our own token"
-        return self.versions.list_references(limit=limit)
+    def list_references(self, *, after: object = None, limit: int, hidden: bool) -> list[Reference]:
+        assert after is None and hidden, "our own token; a reference that it must know"
+        return self.versions.list_references(limit=limit, hidden=hidden)
 
     def list_log(self, at: CommitHash, *, limit: int, with_operations: bool) -> list[LogEntry]:
         """With a history that begins at the third commit, as after `cut-history`, or without operations."""

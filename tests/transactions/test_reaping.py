@@ -84,15 +84,15 @@ def test_all_that_is_known_goes_a_week_after_the_end(world: World) -> None:
     world.transactions.rollback_transaction(dropped.id)
     world.versions.delete_reference(forgotten.branch, None)
     world.clock.pass_(61)
-    assert world.transactions.tidy().expired == (short.id,)
+    assert world.transactions.tidy_transactions().expired == (short.id,)
     assert [count_reads(world, begun.id) for begun in (done, short, open)] == [0, 0, 3]
     assert 0 < count_reads(world, dropped.id) <= rows.READS_AT_ONCE + 9, "a bounded part goes at once"
     world.clock.pass_(WEEK_S - 62 - 1)
     assert world.transactions.renew_transaction(open.id, 3600).state is OPEN
-    assert world.transactions.tidy() == world.transactions.tidy()
+    assert world.transactions.tidy_transactions() == world.transactions.tidy()
     assert [state_of(world, begun) for begun in (done, dropped)] == [COMMITTED, ROLLED_BACK]
     world.clock.pass_(70)
-    found = world.transactions.tidy()
+    found = world.transactions.tidy_transactions()
     assert (found.expired, found.forgotten) == ((forgotten.id,), 3)
     assert count_reads(world, dropped.id) == 0 and count_reads(world, open.id) == 3
     for begun in (done, dropped, short):
@@ -109,7 +109,7 @@ def test_reads_are_deleted_on_each_database(mariadb_url: str) -> None:
     world.commit(begun)
     assert count_reads(world, begun.id) == 4
     world.clock.pass_(WEEK_S + 1)
-    assert world.transactions.tidy().forgotten == 1 and count_reads(world, begun.id) == 0
+    assert world.transactions.tidy_transactions().forgotten == 1 and count_reads(world, begun.id) == 0
     world.versions.close()
 
 
@@ -127,7 +127,7 @@ def test_clocks_jump(world: World) -> None:
     """A lease ends when the clock says so, and stays ended when it is set back."""
     begun, other = world.begin(lease_seconds=60), world.begin(lease_seconds=60)
     world.clock.pass_(-WEEK_S)
-    assert world.transactions.tidy().expired == ()
+    assert world.transactions.tidy_transactions().expired == ()
     world.write(begun.branch, "a", 2)
     assert world.commit(begun).state is COMMITTED
     world.clock.pass_(WEEK_S + 3600)
@@ -183,7 +183,7 @@ def test_strays(world: World) -> None:
             for n in range(501)
         ]
     )
-    assert len(world.transactions.tidy().branches) == 501
+    assert len(world.transactions.tidy_transactions().branches) == 501
     assert [row.name for row in world.versions.list_references(hidden=True)] == ["main", begun.branch]
 
 
@@ -263,7 +263,7 @@ def test_a_reaper_is_killed_half_way(url: str) -> None:
     assert branches == {branch for branch, state in states.items() if state is OPEN}
     others = [VersionStore.open(url) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda other: Transactions(other).tidy(), others))
+        list(threads.map(lambda other: Transactions(other).tidy_transactions(), others))
     assert {transactions.get_transaction(one.id).state for one in begun} == {EXPIRED}
     assert versions.list_references(prefix="txn/") == []
     for each in (*others, versions):

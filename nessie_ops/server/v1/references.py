@@ -15,7 +15,7 @@ from nessie_ops.server.once import answer, carry_out
 from nessie_ops.server.parameters import Body, Segment, Store
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query
-from nessie_ops.server.references import MAX_METADATA_PAGE
+from nessie_ops.server.references import MAX_METADATA_PAGE, wants_hidden
 from nessie_ops.server.requests import ReferenceIn, read_body
 from nessie_ops.server.responses import json_response
 from nessie_ops.server.specs import check_type, get_body_hash, read_source
@@ -49,7 +49,7 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
     page, token = listings.list_references(
         store,
         prefix="",
-        hidden=False,
+        hidden=wants_hidden(request, query),
         full=full,
         wanted=read_filter(query, REFERENCES),
         limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE, "maxRecords"),
