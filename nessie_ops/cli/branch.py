@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog, reference_argument
+from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog, reference_argument, reference_option
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.cli.references import add_commands
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
-from nessie_ops.mergerequests import MergeRequests
-from nessie_ops.mergerequests.leases import reap_expired
 from nessie_ops.model import VALIDATE, Branch, ReferenceType
 
 IsInUse = Callable[[str], bool]
@@ -32,7 +30,7 @@ def make_branch(is_in_use: IsInUse) -> typer.Typer:
 
 def validate_branch(
     name: Annotated[str, reference_argument("Name of the branch.")],
-    target: Annotated[str, typer.Option("--into", help="Where to.  [default: the default branch]")] = "",
+    target: Annotated[str, reference_option("--into", help="Where to.  [default: the default branch]")] = "",
     off: Annotated[bool, typer.Option("--off", help="No longer; what is under way goes on.")] = False,
     uri: Uri = "",
     store: StoreUrl = "",
@@ -61,6 +59,9 @@ def _make_reap(is_in_use: IsInUse) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         """Delete the branches of nessie-ops whose `expires_at` has passed, but for those that somebody needs."""
+        from nessie_ops.mergerequests import MergeRequests  # here, as they load a database's libraries
+        from nessie_ops.mergerequests.leases import reap_expired
+
         with open_catalog(uri, store) as catalog:
             requests = catalog if isinstance(catalog, NessieClient) else MergeRequests(catalog)
             found = reap_expired(catalog, requests, datetime.now(UTC), is_in_use, dry_run=dry_run)

@@ -12,7 +12,8 @@ from nessie_ops.catalog.contents import Report, check_contents
 from nessie_ops.catalog.locations import Warehouse
 from nessie_ops.cli.connection import AsJson, StoreUrl
 from nessie_ops.cli.output import print_json
-from nessie_ops.cli.store import Progress, open_versions
+from nessie_ops.cli.progress import Progress
+from nessie_ops.cli.store import open_versions
 from nessie_ops.runtime.home import allowed_locations, get_home, warehouse_url
 
 app = typer.Typer(help="Check that what the catalog points to is there.", no_args_is_help=True)

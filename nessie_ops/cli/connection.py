@@ -31,7 +31,12 @@ StoreUrl = Annotated[
     str, typer.Option("--store", envvar="NESSIE_OPS_STORE", help="Database to read when there is no server.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Filter = Annotated[str, typer.Option("--filter", metavar="CEL", help="Only rows for which this expression is true.")]
+Filter = Annotated[
+    str,
+    typer.Option(
+        "--filter", metavar="CEL", help="Only rows for which this is true; docs/server.md names the variables."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and write nothing.")]
 SPEC = "a branch, a tag, @HASH, or one of them with ~N or *TIME"
 _QUOTED = re.compile(r"'([^']+)'")
@@ -56,7 +61,7 @@ def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
     ReferenceNotFound, raised while it is open, tells of names near the one that does not exist.
     """
     if chooses_server(uri, store):
-        with NessieClient(uri) as client, _with_names_near(client):
+        with NessieClient(uri) as client, with_names_near(client):
             yield client
         return
     from nessie_ops.transactions import Transactions  # here, as they load a database's libraries
@@ -65,7 +70,7 @@ def open_catalog(uri: str, store: str) -> Iterator[Catalog]:
     local = VersionStore.open(find_store(store), create=False)
     Transactions(local)  # what is read through a transaction's branch counts, whoever reads it
     try:
-        with _with_names_near(local):
+        with with_names_near(local):
             yield local
     finally:
         local.close()
@@ -88,7 +93,8 @@ def no_client(uri: str, store: str) -> AbstractContextManager[NessieClient]:
 
 
 @contextmanager
-def _with_names_near(catalog: Catalog) -> Iterator[None]:
+def with_names_near(catalog: Catalog) -> Iterator[None]:
+    """A ReferenceNotFound that is raised within tells of names near the one that does not exist."""
     try:
         yield
     except ReferenceNotFound as error:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
-from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.cli.output import print_json, print_rows, print_table
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import NessieOpsError
-from nessie_ops.events import Webhooks
 from nessie_ops.model import EventKind, NewSubscriber, Subscriber
+
+if TYPE_CHECKING:
+    from nessie_ops.events import Webhooks
 
 app = typer.Typer(help="Webhooks that are told of every change of a reference.", no_args_is_help=True)
 
@@ -24,7 +26,12 @@ Seq = Annotated[int | None, typer.Option(help="One dead letter; without it, all.
 @contextmanager
 def _open(uri: str, store: str) -> Iterator[Webhooks | NessieClient]:
     with open_catalog(uri, store) as catalog:
-        yield catalog if isinstance(catalog, NessieClient) else Webhooks(catalog)
+        if isinstance(catalog, NessieClient):
+            yield catalog
+            return
+        from nessie_ops.events import Webhooks  # here, as it loads a database's libraries
+
+        yield Webhooks(catalog)
 
 
 @app.command("show")
@@ -63,7 +70,7 @@ def list_subscribers(uri: Uri = "", store: StoreUrl = "", as_json: AsJson = Fals
     if as_json:
         print_json(found)
     else:
-        print_rows([(row.name, row.url, *_describe(row)) for row in found])
+        print_table(("name", "url", "", "", "", ""), [(row.name, row.url, *_describe(row)) for row in found])
 
 
 def _describe(row: Subscriber) -> tuple[str, str, str, str]:

@@ -30,6 +30,7 @@ EXAMPLES = {
     "txn commit": "txn/3f0c6f0d7e1b4b53a6f6f3a3e0d4c111 --message 'move rows'",
     "txn rollback": "3f0c6f0d7e1b4b53a6f6f3a3e0d4c111",
     "txn renew": "3f0c6f0d7e1b4b53a6f6f3a3e0d4c111 --lease PT2H",
+    "txn reap": "--store sqlite:////srv/catalog.db --json",
     "check content": "--ref main --json",
     "events show": "--after 100 --limit 20",
     "events list": "--json",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
-from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog, reference_argument, reference_option
+from nessie_ops.cli.output import print_json, print_rows, print_table
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, MergeRequestNotReady
-from nessie_ops.mergerequests import MergeRequests
 from nessie_ops.model import CheckResult, CommitHash, MergeRequest, MergeRequestState, NewMergeRequest, parse_hash
+
+if TYPE_CHECKING:
+    from nessie_ops.mergerequests import MergeRequests
 
 app = typer.Typer(help="Branches that wait to be merged until checks vouch for them.", no_args_is_help=True)
 
@@ -28,7 +30,12 @@ Hash = Annotated[
 @contextmanager
 def _open(uri: str, store: str) -> Iterator[MergeRequests | NessieClient]:
     with open_catalog(uri, store) as catalog:
-        yield catalog if isinstance(catalog, NessieClient) else MergeRequests(catalog)
+        if isinstance(catalog, NessieClient):
+            yield catalog
+            return
+        from nessie_ops.mergerequests import MergeRequests  # here, as it loads a database's libraries
+
+        yield MergeRequests(catalog)
 
 
 @app.command("list")
@@ -47,9 +54,10 @@ def list_requests(
     if as_json:
         print_json(found)
     else:
-        print_rows(
-            [(str(row.number), row.state, f"{row.source} -> {row.target}", row.title, _describe(row)) for row in found]
-        )
+        rows = [
+            (str(row.number), row.state, f"{row.source} -> {row.target}", row.title, _describe(row)) for row in found
+        ]
+        print_table(("number", "state", "branches", "title", ""), rows)
 
 
 @app.command("show")
@@ -61,8 +69,8 @@ def show_request(number: Number, uri: Uri = "", store: StoreUrl = "", as_json: A
 
 @app.command("open")
 def open_request(
-    source: Annotated[str, typer.Argument(help="The branch to merge.")],
-    target: Annotated[str, typer.Option("--into", help="Where to.  [default: the default branch]")] = "",
+    source: Annotated[str, reference_argument("The branch to merge.")],
+    target: Annotated[str, reference_option("--into", help="Where to.  [default: the default branch]")] = "",
     title: Annotated[str, typer.Option("--title", help="What it is, in a line.")] = "",
     reason: Annotated[str, typer.Option("--reason", "-m", help="Why, in any number of lines.")] = "",
     checks: Annotated[

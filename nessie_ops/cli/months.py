@@ -9,7 +9,7 @@ import typer
 
 from nessie_ops.catalog.changes import Change
 from nessie_ops.catalog.runwork import find_run
-from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
+from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog, reference_option
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.cli.provenance import describe_commit, open_metadata
 from nessie_ops.errors import BadRequest
@@ -56,7 +56,7 @@ def _make_command(run_month: RunMonth) -> Callable[..., None]:
 
 def show(
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")],
-    target: Annotated[str, typer.Option("--on", help="The branch that it publishes to; - is the default.")] = "-",
+    target: Annotated[str, reference_option("--on", help="The branch that it publishes to; - is the default.")] = "-",
     warehouse: Annotated[str, typer.Option(envvar="NESSIE_OPS_WAREHOUSE", help="Of a store of one's own.")] = "",
     uri: Uri = "",
     store: StoreUrl = "",

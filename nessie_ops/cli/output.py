@@ -37,8 +37,11 @@ def print_rows(rows: Sequence[Sequence[str]]) -> None:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows as columns; on a terminal under their names and folded to its width, else as `print_rows`."""
+_LEAST = 20  # characters of a last column that is cut
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, cuts: bool = True) -> None:
+    """Rows as columns; on a terminal under their names and cut (or folded) to its width, else as `print_rows`."""
     if not rows or not sys.stdout.isatty():
         print_rows(rows)
         return
@@ -46,12 +49,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    console = Console()
+    taken = sum(2 + max(len(row[place]) for row in (columns, *rows)) for place in range(len(columns) - 1))
+    room = max(console.width - taken, _LEAST)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns), header_style="bold")
     for column in columns:
         table.add_column(Text(column), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    for *cells, last in rows:
+        shown = last if len(last) <= room or not cuts else f"{last[: room - 1]}…"
+        table.add_row(*(Text(cell) for cell in (*cells, shown)))
+    console.print(table)
 
 
 def first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.catalog.changes import LoadMetadata, read_from, read_through
 from nessie_ops.catalog.provenance import Origin, Wanted, trace
 from nessie_ops.catalog.stores import S3
-from nessie_ops.cli.connection import AsJson, Catalog, StoreUrl, Uri, find_store, open_catalog
+from nessie_ops.cli.connection import AsJson, Catalog, StoreUrl, Uri, find_store, open_catalog, reference_option
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
@@ -42,7 +42,9 @@ _PROPERTIES = {
 
 def why(
     table: Annotated[str, typer.Argument(help="The table, such as silver.flights.")],
-    ref: Annotated[str, typer.Option("--ref", help="A branch, a tag, @HASH, or one of them with ~N or *TIME.")] = "-",
+    ref: Annotated[
+        str, reference_option("--ref", help="A branch, a tag, @HASH, or one of them with ~N or *TIME.")
+    ] = "-",
     snapshot: Annotated[int | None, typer.Option("--snapshot", help="What brought this snapshot.")] = None,
     file: Annotated[str, typer.Option("--file", help="What brought this file: its path, or the end of it.")] = "",
     row: Annotated[
@@ -119,6 +121,3 @@ def describe_commit(meta: CommitMeta) -> list[tuple[str, str]]:
     for label, name in _PROPERTIES.items():
         rows += [(label, value) for value in meta.all_properties.get(name, ())]
     return rows
-
-
-COMMANDS: dict[str, Callable[..., None]] = {"why": why}

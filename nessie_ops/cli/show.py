@@ -45,7 +45,7 @@ def show(
         return
     rows = [("key", str(wanted)), ("reference", found.name), ("commit", found.hash)]
     rows += [*_describe_content(content), *_describe_table(table or {})]
-    print_table(("", ""), rows)
+    print_table(("", ""), rows, cuts=False)
 
 
 def _not_found(catalog: Catalog, at: CommitHash, key: ContentKey, name: str) -> ContentNotFound:

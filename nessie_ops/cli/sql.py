@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from nessie_ops.cli.connection import AsJson, OpenClient, StoreUrl, Uri
+from nessie_ops.cli.connection import AsJson, OpenClient, StoreUrl, Uri, reference_option, with_names_near
 from nessie_ops.cli.output import print_rows
 from nessie_ops.errors import BadRequest, NessieOpsError
 from nessie_ops.sql import Result, SqlSession, SqlSyntaxError, parse
@@ -29,7 +29,7 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
         script: Annotated[
             str, typer.Option("--script", "-s", metavar="FILE", help="Carry out a file's statements; - is the input.")
         ] = "",
-        ref: Annotated[str, typer.Option("--ref", "-r", help="Where to begin, as USE does.")] = "",
+        ref: Annotated[str, reference_option("--ref", "-r", help="Where to begin, as USE does.")] = "",
         go_on: Annotated[bool, typer.Option("--continue-on-error", "-E", help="Go on after a failure.")] = False,
         uri: Uri = "",
         store: StoreUrl = "",
@@ -37,11 +37,12 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
     ) -> None:
         """Carry out SQL statements about branches, tags, merges and contents; without any, in a shell.
 
-        With --json a line per statement: a list of its rows.  Exit code 1 when a statement failed.
+        With --json a line per statement: a list of its rows.  A statement that fails ends the command with its error's
+        exit code, or with 1 if the others were carried out nevertheless, or if it cannot be read.
         """
         given = [*(texts or []), *([_read(script)] if script else [])]
         statements = _read_all(given or [sys.stdin.read()]) if given or not sys.stdin.isatty() else []
-        with open_client(uri, store) as client:
+        with open_client(uri, store) as client, with_names_near(client):
             if statements:
                 with closing(SqlSession(client, ref=ref)) as session:
                     raise typer.Exit(int(_run(session, statements, go_on=go_on, as_json=as_json)))

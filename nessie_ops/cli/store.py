@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ import typer
 
 from nessie_ops.cli.connection import AsJson, StoreUrl, find_store
 from nessie_ops.cli.output import print_json, print_rows
+from nessie_ops.cli.progress import Progress
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import parse_time
 from nessie_ops.runtime.home import get_home, store_url
@@ -34,19 +34,6 @@ Grace = Annotated[
     str, typer.Option(help="How long earlier heads of references stay, such as P7D or PT12H.", metavar="DURATION")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-_EVERY_S = 2  # seconds between two lines of progress
-
-
-class Progress:
-    """Lines on stderr, not more often than anybody reads them."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, what: str, count: int) -> None:
-        if time.monotonic() - self._last >= _EVERY_S:
-            self._last = time.monotonic()
-            print(f"{what}: {count:,}", file=sys.stderr)
 
 
 @contextmanager

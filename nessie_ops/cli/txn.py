@@ -105,7 +105,7 @@ def show(id: Id, uri: Uri = "", store: StoreUrl = "", as_json: AsJson = False) -
     ends = ("ended", found.ended_at) if found.ended_at else ("open until", found.expires_at)
     rows += [(ends[0], f"{ends[1]:%Y-%m-%d %H:%M:%S}Z"), ("sees", found.base_hash), ("started at", found.start_hash)]
     told = {"commit": found.commit_hash or "", "author": found.author, "message": first_line(found.message)}
-    print_table(("", ""), rows + [(label, text) for label, text in told.items() if text])
+    print_table(("", ""), rows + [(label, text) for label, text in told.items() if text], cuts=False)
 
 
 @app.command("commit")
@@ -150,6 +150,24 @@ def renew(id: Id, lease: Lease = "PT1H", uri: Uri = "", store: StoreUrl = "", as
     with _open(uri, store) as transactions:
         done = transactions.renew_transaction(_id(id), _seconds(lease))
     _tell(done, f"{done.id} is open until {done.expires_at:%Y-%m-%d %H:%M:%S}Z", as_json)
+
+
+@app.command("reap")
+def reap(store: StoreUrl = "", as_json: AsJson = False) -> None:
+    """End the transactions of a database whose leases are over, as a server does by itself.
+
+    Also forgets those that ended a week ago.  With --json: expired, forgotten and branches.
+    """
+    from nessie_ops.cli.store import open_versions  # here, as they load a database's libraries
+    from nessie_ops.transactions import Transactions
+
+    with open_versions(store) as versions:
+        done = Transactions(versions).tidy()
+    if as_json:
+        print_json(done)
+        return
+    print_table(("", "id"), [("expired", id) for id in done.expired])
+    typer.echo(f"{len(done.expired):,} expired, {done.forgotten:,} forgotten, {len(done.branches):,} branches deleted")
 
 
 def _id(given: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         (("log", "mian", "--store", "{store}"), 4, "Did you mean 'main'?"),
         (("branch", "create", "main", "--store", "{store}"), 3, "already exists"),
         (("log", "--uri", "http://127.0.0.1:{port}"), 5, "Is the server running?"),
+        (("sql", "-c", "SHOW LOG ON mian", "--store", "{store}"), 4, "Did you mean 'main'?"),
         (("log", "--uri", "127.0.0.1"), 2, "is not an http or https URL"),
         (("log", "--store", "nonsense"), 2, "is not a SQLAlchemy URL"),
         (("log", "--store", "sqlite:///{text}"), 1, "is not a database"),
@@ -69,8 +73,8 @@ def test_a_server_that_is_another_one(ended: Callable[..., Answer]) -> None:
 
 def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     """The command as a process of its own."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "nessie_ops", *words], cwd=ROOT, **pipes, **options)
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.Popen([sys.executable, "-m", "nessie_ops", *words], cwd=ROOT, **given)
 
 
 def test_a_reader_that_has_enough(tmp_path: Path, small: VersionStore) -> None:
@@ -79,6 +83,21 @@ def test_a_reader_that_has_enough(tmp_path: Path, small: VersionStore) -> None:
     process.stdout.close()
     assert (process.stderr.read(), process.wait(60)) == ("", 141)
     process.stderr.close()
+
+
+def test_progress_is_a_bar_on_a_terminal_and_json_stays_alone(tmp_path: Path, small: VersionStore) -> None:
+    terminal, its_other_end = os.openpty()
+    words = ("store", "check", "--json", "--store", f"sqlite:///{tmp_path}/catalog.db")
+    process = start(*words, stderr=its_other_end)
+    os.close(its_other_end)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, json.loads(out)) == (0, {"faults": []})
+    shown = b""
+    with suppress(OSError):  # how the end of a terminal is told
+        while some := os.read(terminal, 4096):
+            shown += some
+    os.close(terminal)
+    assert b"contents" in shown and "━".encode() in shown
 
 
 def test_ctrl_c(tmp_path: Path, small: VersionStore) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from nessie_ops.cli.app import run
 from nessie_ops.cli.gc import parts
-from nessie_ops.cli.store import Progress
+from nessie_ops.cli.progress import Progress
 from nessie_ops.model import ReferenceType
 from tests.cli.test_gc import SHARE, cli, lake, live_files, mark
 from tests.gc.commands import APP, Commands
@@ -59,7 +59,7 @@ def test_a_dry_run_changes_nothing(cli: Commands, lake: DiskLake) -> None:
 def test_progress_goes_to_standard_error(
     cli: Commands, lake: DiskLake, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("nessie_ops.cli.store._EVERY_S", 0)
+    monkeypatch.setattr("nessie_ops.cli.progress._EVERY_S", 0)
     orphan = f"{lake.root}/a/data/orphan.parquet"
     result = cli.on(*(word.format(orphan=orphan) for word in words), "--json")
     assert json.loads(result.stdout)

@@ -23,7 +23,7 @@ from nessie_ops.catalog.catalog import IcebergCatalog
 from nessie_ops.cli.connection import find_store
 from nessie_ops.cli.gc.options import Chosen, Database, Files, Origin
 from nessie_ops.cli.gc.plain import name_in, open_plain
-from nessie_ops.cli.store import Progress
+from nessie_ops.cli.progress import Progress
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest, NessieOpsError, StoreUnavailable
 from nessie_ops.gc.identify import Context
