@@ -13,6 +13,7 @@ from nessie_ops.__main__ import make_app
 from nessie_ops.cli.exits import code_of
 from nessie_ops.errors import NessieOpsError
 from nessie_ops.model import ReferenceType
+from nessie_ops.transactions import Transactions
 from nessie_ops.versioning import VersionStore
 from tests.server.helpers import running_server
 from tests.versioning.helpers import commit, head, namespace, put, table
@@ -25,6 +26,7 @@ Invoke = Callable[..., Result]
 def small(tmp_path: Path) -> Iterator[VersionStore]:
     """`main` with n, n.t and u, of two commits; `dev`, a commit ahead with n.d; `v1`, at the first commit."""
     with_it = VersionStore.open(f"sqlite:///{tmp_path}/catalog.db")
+    Transactions(with_it)  # whoever reads a transaction's branch must say what it reads
     commit(with_it, put("n", namespace("n")), put("n.t", table(1)))
     with_it.create_reference(ReferenceType.TAG, "v1", head(with_it))
     commit(with_it, put("u", table(2)))
