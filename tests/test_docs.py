@@ -7,11 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+import typer
 
 from nessie_ops.__main__ import make_app
 
-APP = make_app()
+APP = typer.main.get_command(make_app())
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
@@ -60,12 +60,13 @@ def test_commands_exist(document: str, line: str) -> None:
 
 
 def _check_options(words: list[str]) -> None:
-    """The subcommand has a help text that mentions every option used."""
-    command = [word for word in words[:2] if re.fullmatch(r"[a-z][a-z-]*", word)]
-    for tried in (command, command[:1]):
-        result = CliRunner().invoke(APP, [*tried, "--help"], env={"TERMINAL_WIDTH": "200"})
-        if result.exit_code == 0:
-            break
-    assert result.exit_code == 0, result.output
+    """There is such a command, and it has every option used."""
+    command, known = APP, {"--help", "--version", "--install-completion", "--show-completion"}
+    for word in words:
+        inner = getattr(command, "commands", {})
+        if word in inner:
+            command = inner[word]
+    assert command is not APP or words[0] in known, words
+    known |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for option in (word.split("=")[0] for word in words if word.startswith("--")):
-        assert option in result.stdout, option
+        assert option in known, option
