@@ -162,7 +162,7 @@ def reap(store: StoreUrl = "", as_json: AsJson = False) -> None:
     from nessie_ops.transactions import Transactions
 
     with open_versions(store) as versions:
-        done = Transactions(versions).tidy()
+        done = Transactions(versions).tidy_transactions()
     if as_json:
         print_json(done)
         return
