@@ -10,6 +10,7 @@ import msgspec
 from nessie_ops.model.ids import CommitHash
 from nessie_ops.model.merges import Conflict
 
+DEFAULT_LEASE_S = 3600
 TRANSACTIONS = "txn/"
 """What the names of transactions' branches begin with; no other reference's may."""
 
@@ -40,7 +41,7 @@ class NewCatalogTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="c
 
     target: str = ""
     isolation: Isolation = Isolation.SERIALIZABLE
-    lease_seconds: int = 3600
+    lease_seconds: int = DEFAULT_LEASE_S
     author: str = ""
     message: str = ""
 

@@ -22,6 +22,7 @@ _GAP = r"(?>\s+|(?:--|//)[^\n]*+|/\*.*?\*/)"  # one piece of space or comment; n
 _OURS = re.compile(
     rf"{_GAP}*+(?:"
     r"(?:CREATE|DROP|ASSIGN|USE) (?:BRANCH|TAG)|USE REFERENCE|SHOW (?:REFERENCE|LOG|DIFF)|LIST (?:REFERENCES|CONTENTS)"
+    r"|SHOW (?:TABLE|VIEW|NAMESPACE)(?! EXTENDED)"
     r"|MERGE (?:DRY (?:RUN )?)?(?:BRANCH|TAG)|REVERT CONTENT|START TRANSACTION|COMMIT|ROLLBACK"
     r")\b".replace(" ", f"{_GAP}++"),
     re.IGNORECASE | re.DOTALL,

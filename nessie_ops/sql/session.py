@@ -31,6 +31,7 @@ from nessie_ops.model import (
     ReferenceType,
     Tag,
 )
+from nessie_ops.model.transactions import DEFAULT_LEASE_S
 from nessie_ops.sql import contents, merging
 from nessie_ops.sql import statements as s
 from nessie_ops.sql.parsing import parse
@@ -54,7 +55,15 @@ class Result(NamedTuple):
 class SqlSession:
     """Statements of one person or program, one after the other."""
 
-    def __init__(self, client: NessieClient, *, ref: str = "", catalog: str = "", limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        client: NessieClient,
+        *,
+        ref: str = "",
+        catalog: str = "",
+        limit: int = DEFAULT_LIMIT,
+        lease_seconds: int = DEFAULT_LEASE_S,
+    ) -> None:
         """Begin at `ref`, a reference or one with a commit (`main@<hash>`), by default the default branch.
 
         `catalog` is the name that IN may say; empty: any.  ReferenceNotFound, BadRequest.
@@ -64,6 +73,7 @@ class SqlSession:
         self.ref = ref or client.default_branch
         self.transaction: CatalogTransaction | None = None
         self._limit, self._before = limit, ""  # the reference before the transaction
+        self._lease_seconds = lease_seconds
         client.resolve(self.ref)
 
     def sql(self, text: str) -> list[Result]:
@@ -169,7 +179,8 @@ class SqlSession:
         target = wanted.on or self.ref
         if "@" in target:
             raise BadRequest(f"START TRANSACTION: the session reads {target}, a commit; name a branch by ON.")
-        begun = self.client.begin_transaction(NewCatalogTransaction(target=target, isolation=wanted.isolation))
+        new = NewCatalogTransaction(target=target, isolation=wanted.isolation, lease_seconds=self._lease_seconds)
+        begun = self.client.begin_transaction(new)
         self.transaction, self._before, self.ref = begun, self.ref, begun.branch
         return Result(TRANSACTION, [(begun.id, begun.branch, begun.target, str(begun.isolation), begun.start_hash)])
 

@@ -1,14 +1,17 @@
 """NessieSession: statements about branches, tags and transactions beside Spark's own SQL, on one reference at a time.
 
-Spark keeps a catalog as it was configured first, so another reference is another session of the same Spark: with the
-same settings and current namespace, but for the catalog's address.  Temporary views stay behind with the old session;
-global ones (`global_temp`) are seen by all.
+Invariant: the catalog of the Spark session is at the reference of the NessieSession.  Spark makes a catalog once, from
+the settings of its session, so for another reference they are changed and Spark is made to forget its catalogs.
+Knows no table: what Spark reads and writes is between Spark and the server.
 """
 
 from __future__ import annotations
 
+import re
+import weakref
 from contextlib import suppress
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from pyspark.errors import PySparkException
@@ -17,75 +20,131 @@ from pyspark.sql.types import DataType, MapType, StringType, StructField, Struct
 
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
-from nessie_ops.sql.parsing import is_statement
+from nessie_ops.model.transactions import DEFAULT_LEASE_S
+from nessie_ops.sql.lease import Lease
+from nessie_ops.sql.parsing import is_statement, parse
 from nessie_ops.sql.session import Result, SqlSession
+from nessie_ops.sql.splitting import isolate, split
+from nessie_ops.sql.statements import Statement
 
 _TYPES: dict[str, DataType] = {
     "authorTime": TimestampType(),
     "committerTime": TimestampType(),
     "properties": MapType(StringType(), StringType()),
 }
-_ROOT = "/iceberg"
+_ADDRESS = re.compile(r"(?P<base>https?://.+?)/iceberg(?:/(?P<ref>[^/]+))?/?")
 
 
 class NessieSession:
-    """`NessieSession(spark, "lake").sql("USE BRANCH dev")`; what follows reads and writes on `dev`."""
+    """`NessieSession(spark, "lake").sql("USE BRANCH dev")`; what follows reads and writes on `dev`.
 
-    def __init__(self, spark: SparkSession, catalog: str) -> None:
-        """`catalog` is the name of an Iceberg REST catalog of `spark` whose `uri` is our server's; BadRequest."""
-        self.catalog = catalog
-        self._setting = f"spark.sql.catalog.{catalog}.uri"
-        uri = spark.conf.get(self._setting, None)
-        if not uri or _ROOT not in uri:
-            raise BadRequest(f"{self._setting} must be the address of a nessie-ops server, such as .../iceberg/main.")
-        base, _, ref = uri.partition(_ROOT)
-        self._base = base
-        self._client = NessieClient(base)
-        self._session = SqlSession(self._client, ref=unquote(ref.strip("/")), catalog=catalog)
-        self._spark, self._ref = spark, self._session.ref
+    For one thread at a time, as its Spark session is.  As a context manager it is closed at the end.
+    """
 
-    @property
-    def spark(self) -> SparkSession:
-        """The session of the reference in use, for everything that is not SQL."""
-        return self._spark
+    def __init__(self, spark: SparkSession, catalog: str, *, lease_seconds: int = DEFAULT_LEASE_S) -> None:
+        """`catalog` is the name of an Iceberg REST catalog of `spark` whose `uri` is our server's; BadRequest.
+
+        From now on `spark` keeps no table of it in memory between statements.  The lease of a transaction is
+        `lease_seconds`, and renewed while this process works in it.
+        """
+        if not hasattr(spark, "_jsparkSession"):
+            raise BadRequest(
+                "NessieSession: Spark Connect cannot change the reference of a session; open one per branch."
+            )
+        self.spark, self.catalog = spark, catalog
+        self._settings = f"spark.sql.catalog.{catalog}"
+        uri = spark.conf.get(f"{self._settings}.uri", None) or ""
+        place = _ADDRESS.fullmatch(uri)
+        if not place:
+            raise BadRequest(f"{self._settings}.uri must be like http://host:19120/iceberg/main, and is '{uri}'.")
+        self._base = place["base"]
+        self._client = NessieClient(self._base)
+        self._session = SqlSession(
+            self._client, ref=unquote(place["ref"] or ""), catalog=catalog, lease_seconds=lease_seconds
+        )
+        self._lease_seconds = lease_seconds
+        self._lease: Lease | None = None
+        self._shown = ""  # the reference that Spark's catalog is at
+        self._follow()
 
     @property
     def ref(self) -> str:
         """The reference in use: a name, or a name with a commit."""
-        return self._ref
+        return self._session.ref
 
-    def sql(self, text: str) -> DataFrame:
-        """What the last statement of ours in `text` answers; a text that begins as no such statement is Spark's."""
-        if not is_statement(text):
-            return self._spark.sql(text)
-        results = self._session.sql(text)
-        if self._session.ref != self._ref:
-            self._spark, self._ref = self._open(self._session.ref), self._session.ref
-        return self._to_frame(results[-1])
+    def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
+        """What the last statement of a text answers; `;` separates.  Those that are not ours are Spark's.
+
+        They are carried out in order, up to the first that fails; none when one of ours cannot be read.  `args` and
+        `kwargs` are for Spark's, as `spark.sql` has them.
+        """
+        self._follow()
+        parts = [(begin, end, is_statement(text[begin:end])) for begin, end in split(text)]
+        if not any(ours for _, _, ours in parts):
+            return self.spark.sql(text, args, **kwargs)
+        steps = [parse(isolate(text, begin, end)) if ours else text[begin:end] for begin, end, ours in parts]
+        answer: DataFrame | None = None
+        for step in steps:
+            answer = self.spark.sql(step, args, **kwargs) if isinstance(step, str) else self._execute(*step)
+        assert answer is not None  # one of the parts is ours
+        return answer
 
     def close(self) -> None:
-        """Close the connections to the server; Spark goes on."""
-        self._client.close()
+        """Roll back a transaction that is open, and end the connections to the server; Spark goes on."""
+        self._session.close()
+        self._keep_lease()
+        try:
+            self._follow()
+        finally:
+            self._client.close()
 
-    def _open(self, ref: str) -> SparkSession:
-        spark = self._spark.newSession()
-        for name, value in self._spark.conf.getAll.items():
-            if spark.conf.isModifiable(name) or name.startswith("spark.sql.catalog."):
-                with suppress(PySparkException):  # a setting that Spark takes at its start alone
-                    spark.conf.set(name, value)
-        spark.conf.set(self._setting, f"{self._base}{_ROOT}/{quote(ref, safe='')}")
-        namespace = [part for part in self._spark.catalog.currentDatabase().split(".") if part]
-        catalog = self._spark.catalog.currentCatalog()
-        spark.sql(f"USE {_quote([catalog])}")  # in SQL: the catalog's methods act on the thread's active session
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _execute(self, statement: Statement) -> DataFrame:
+        try:
+            result = self._session.execute(statement)
+        finally:
+            self._keep_lease()
+            self._follow()
+        return self._to_frame(result)
+
+    def _keep_lease(self) -> None:
+        """Renew the lease of the transaction that is open now, if there is one."""
+        open = self._session.transaction
+        if open and self._lease is None:
+            self._lease = Lease(self._client, open.id, self._lease_seconds)
+            weakref.finalize(self, self._lease.end)
+        elif open is None and self._lease:
+            self._lease.end()
+            self._lease = None
+
+    def _follow(self) -> None:
+        """Let Spark's catalog be at the session's reference, with the same current catalog and namespace."""
+        ref = self._session.ref
+        if ref == self._shown:
+            return
+        java: Any = self.spark
+        catalogs = java._jsparkSession.sessionState().catalogManager()
+        current, namespace = catalogs.currentCatalog().name(), list(catalogs.currentNamespace())
+        self.spark.conf.set(f"{self._settings}.uri", f"{self._base}/iceberg/{quote(ref, safe='')}")
+        self.spark.conf.set(f"{self._settings}.cache-enabled", "false")
+        catalogs.reset()
+        self.spark.sql(f"USE {_quote([current])}")
         if namespace:
             with suppress(PySparkException):  # the namespace need not be on the other reference
-                spark.sql(f"USE {_quote([catalog, *namespace])}")
-        return spark
+                self.spark.sql(f"USE {_quote([current, *namespace])}")
+        self._shown = ref
 
     def _to_frame(self, result: Result) -> DataFrame:
         fields = [StructField(name, _TYPES.get(name, StringType())) for name in result.columns]
         rows: list[Any] = result.rows
-        return self._spark.createDataFrame(rows, StructType(fields))
+        return self.spark.createDataFrame(rows, StructType(fields))
 
 
 def _quote(parts: list[str]) -> str:

@@ -103,3 +103,13 @@ def returning(result: Callable[[Any], Any]) -> Iterator[None]:
     render = request.render
     with answering(lambda value: render(result(value))):
         yield
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """What is written inside is not what the request asks for, and no answer is made of it."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)

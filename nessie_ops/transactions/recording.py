@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from nessie_ops.model import CatalogTransactionState, ContentKey
-from nessie_ops.store import ReadRecord, Store, WriteTransaction
+from nessie_ops.store import ReadRecord, Store, WriteTransaction, once
 from nessie_ops.transactions.reads import Kind, span, to_record
 
 _REMEMBERED = 1_000  # transactions whose reads are in memory
@@ -36,7 +36,8 @@ class ReadRecorder:
             new = [read for read in reads if read.digest not in known]
         if not new:
             return
-        self._store.run(lambda tx: _add(tx, id, new))
+        with once.aside():
+            self._store.run(lambda tx: _add(tx, id, new))
         with self._lock:
             if len(known) < _MOST:
                 known.update(read.digest for read in new)

@@ -25,7 +25,7 @@ from nessie_ops.model import (
     ReferenceType,
     TidiedTransactions,
 )
-from nessie_ops.store import Transaction, WriteTransaction
+from nessie_ops.store import Transaction, WriteTransaction, once
 from nessie_ops.transactions import committing, refreshing
 from nessie_ops.transactions.documents import from_record, to_record
 from nessie_ops.transactions.reaping import Reaping, drop
@@ -145,7 +145,8 @@ class Transactions:
         if known is None or known.state is not OPEN:
             return None
         if known.isolation is Isolation.READ_COMMITTED and target and to_hash(target.head) != known.base_hash:
-            self._store.run(lambda tx: self._refresh(tx, known.id), known.branch)
+            with once.aside():
+                self._store.run(lambda tx: self._refresh(tx, known.id), known.branch)
         return self._recorder.of(known.id) if known.isolation is Isolation.SERIALIZABLE else None
 
     def _refresh(self, tx: WriteTransaction, id: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pyarrow as pa
@@ -170,3 +171,16 @@ def test_a_commit_by_nessies_api(client: NessieClient) -> None:
     begun = client.begin_transaction(NewCatalogTransaction())
     client.commit(begun.branch, begun.start_hash, NewCommit(message="m"), [Put(key("t"), table(1))])
     assert client.commit_transaction(begun.id).commit_hash == client.get_reference("main").hash
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_a_write_with_a_key(uri: str, client: NessieClient, main: RestCatalog, isolation: Isolation) -> None:
+    """What is recorded or refreshed before it is not the write that the request is answered with."""
+    begun = client.begin_transaction(NewCatalogTransaction(isolation=isolation))
+    append(main, "db.a", 2)
+    at = f"{uri}/iceberg/v1/{begun.branch.replace('/', '%2F')}/namespaces"
+    request = {"json": {"namespace": ["new"]}, "headers": {"Idempotency-Key": str(uuid4())}}
+    first, again = (httpx.post(at, **request) for _ in range(2))  # type: ignore[arg-type]
+    assert first.is_success and first.json()["namespace"] == ["new"] and first.content == again.content
+    client.commit_transaction(begun.id)
+    assert ("new",) in main.list_namespaces()
