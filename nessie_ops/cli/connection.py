@@ -120,7 +120,10 @@ def find_store(store: str) -> str:
     """The URL of the database, by default that of the home; BadRequest when the home has none."""
     home = get_home()
     if not store and not (home / "catalog.db").exists():
-        raise BadRequest(f"there is no catalog in {home}; give --uri or --store, or set NESSIE_OPS_HOME.")
+        raise BadRequest(
+            f"there is no catalog in {home}: `nessie-ops serve` makes one; or name another by --uri, --store or "
+            "NESSIE_OPS_HOME."
+        )
     return store or store_url(home)
 
 
