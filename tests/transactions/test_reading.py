@@ -211,3 +211,17 @@ def test_what_others_read_is_not_the_transactions(places: Places, server: Server
         fresh.api.content("db.b")
         touch(server, "db/tables/b")
         assert fresh.try_commit(begun).status_code == 200
+
+
+def test_what_a_keyed_request_reads_is_not_its_answer(server: Server) -> None:
+    """The database transaction that records a read, or moves the branch, has nothing to say of what was asked for."""
+    strict, loose = server.begin(), server.api.post("transactions", {"isolation": "READ_COMMITTED"})
+    keyed = [{"Idempotency-Key": f"017f22e2-79b0-7cc3-98c4-dc0c0c07398{n}"} for n in range(2)]
+    touch(server, "calm/tables/y")
+    missing, table = (ICE.format(ref=each["branch"].replace("/", "%2F")) for each in (strict, loose))
+    for _ in range(2):
+        assert server.http.delete(f"{missing}/tables/none", headers=keyed[0]).status_code == 404
+        change = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"p": "q"}}]}
+        answer = server.http.post(f"{table}/tables/b", json=change, headers=keyed[1])
+        assert answer.status_code == 200 and answer.json()["metadata"]["properties"]["p"] == "q"
+    assert server.try_commit(loose).status_code == 200
