@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import typer
 
+from nessie_ops.model import wire
+
 
 def print_version(wanted: bool) -> None:
     """What `--version` does: print the version and exit."""
@@ -27,7 +29,7 @@ def print_json(value: Any) -> None:
 
 def to_text(value: Any) -> str:
     """A value as JSON for people and programs, with a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    return msgspec.json.format(wire.to_json(value), indent=2).decode() + "\n"
 
 
 def print_rows(rows: Sequence[Sequence[str]]) -> None:

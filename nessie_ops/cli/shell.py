@@ -44,7 +44,8 @@ class Names(Completer):
         client = self.session.client
         with suppress(NessieOpsError):  # a prompt goes on without a server
             references = [row.name for row in client.list_references(prefix=begun, limit=_MOST)]
-            at = client.resolve(self.session.ref).hash
+            open = self.session.transaction  # which would count what is offered as read
+            at = open.base_hash if open else client.resolve(self.session.ref).hash
             entries = client.list_entries(at, limit=1000)
             return references + [str(row.name) for row in entries if str(row.name).startswith(begun)][:_MOST]
         return []

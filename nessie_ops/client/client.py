@@ -4,6 +4,7 @@ Same names, values and errors as VersionStore, with three differences that HTTP 
 answer is lost raises OutcomeUnknown and is never sent again.  The committer is the server's to say: a
 `NewCommit.committer` travels as author, and not at all in a transplant.  Where VersionStore takes None
 for "whatever the head is", the client reads the head first, so a writer in between can make it conflict.
+What is read at a hash that was found through a transaction's branch is read through that branch.
 
 Thread-safe.  Not to be used across a fork.
 """
@@ -20,11 +21,15 @@ from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.client.connection import PAGE
 from nessie_ops.client.events import EventMethods
 from nessie_ops.client.mergerequests import MergeRequestMethods
+from nessie_ops.client.through import keep_name, spec_of, split_name
 from nessie_ops.client.transactions import TransactionMethods
 from nessie_ops.errors import MergeConflict
 from nessie_ops.model import (
     CONFIG_TYPES,
+    NO_ANCESTOR,
+    TRANSACTIONS,
     Ancestor,
+    Branch,
     CommitHash,
     CommitMeta,
     CommitResult,
@@ -93,7 +98,7 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
 
     def get_reference(self, name: str) -> Reference:
         """The branch or tag `name` with its head; ReferenceNotFound."""
-        return self._get(f"trees/{_quote(name)}", wire.SingleReference).reference
+        return keep_name(self._get(f"trees/{_quote(name)}", wire.SingleReference).reference)
 
     def create_reference(
         self, kind: ReferenceType, name: str, target: CommitHash, *, properties: Mapping[str, str] | None = None
@@ -132,6 +137,9 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
     def resolve(self, spec: str | ReferenceSpec) -> Reference | Detached:
         """The reference with the commit that `spec` names as its hash; ReferenceNotFound, BadRequest."""
         text = spec if isinstance(spec, str) else _to_text(spec)
+        if text.startswith(TRANSACTIONS):  # a listing would be recorded as read, and a log is not
+            rows = self._get(f"trees/{_quote(text)}/history", wire.LogPage, {"max-records": "1"}).log_entries
+            return keep_name(Branch(split_name(text), rows[0].commit_meta.hash if rows else NO_ANCESTOR))
         page = self._get(f"trees/{_quote(text)}/entries", wire.EntryPage, {"max-records": "1"})
         return page.effective_reference
 
@@ -148,7 +156,7 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
         found: dict[ContentKey, Content] = {}
         for start in range(0, len(wanted), PAGE):
             body = {"requestedKeys": wanted[start : start + PAGE]}
-            answer = self._call("POST", f"trees/@{at}/contents", wire.Contents, body=body)
+            answer = self._call("POST", f"trees/{_quote(spec_of(at))}/contents", wire.Contents, body=body)
             found.update((row.key, row.content) for row in answer.contents)
         return {key: found[key] for key in wanted if key in found}
 
@@ -165,7 +173,8 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
     ) -> list[Entry]:
         """Entries at commit `at` in key order: `prefix` and all below it, or `first` to `last` inclusive."""
         params = _range_params(prefix, first, last) | {"content": str(with_content).lower(), "filter": filter}
-        return list(self._rows(f"trees/@{at}/entries", params, wire.EntryPage, lambda page: page.entries, limit))
+        path = f"trees/{_quote(spec_of(at))}/entries"
+        return list(self._rows(path, params, wire.EntryPage, lambda page: page.entries, limit))
 
     def list_log(
         self,
@@ -194,13 +203,14 @@ class NessieClient(EventMethods, MergeRequestMethods, TransactionMethods):
         filter: str = "",
     ) -> list[DiffEntry]:
         """Keys whose value differs between two commits, in key order."""
-        path, params = f"trees/@{before}/diff/@{after}", _range_params(prefix, first, last) | {"filter": filter}
+        path = f"trees/{_quote(spec_of(before))}/diff/{_quote(spec_of(after))}"
+        params = _range_params(prefix, first, last) | {"filter": filter}
         return list(self._rows(path, params, wire.DiffPage, lambda page: page.diffs, limit))
 
     def get_table_metadata(self, at: CommitHash, key: ContentKey) -> bytes:
         """The Iceberg metadata (JSON) of the table `key` at a commit; BadRequest when it is no table there."""
         namespace, name = _quote("\x1f".join(key.elements[:-1])), _quote(key.name)
-        root = f"iceberg/v1/{_quote(f'@{at}')}"
+        root = f"iceberg/v1/{_quote(spec_of(at))}"
         return bytes(self._get(f"namespaces/{namespace}/tables/{name}", wire.LoadedTable, root=root).metadata)
 
     # -- writing ------------------------------------------------------------------------------

@@ -201,5 +201,11 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def to_json(value: Any) -> bytes:
-    """The JSON of a struct or of plain values."""
-    return msgspec.json.encode(value)
+    """The JSON of a struct or of plain values; a text that knows more of itself is a text."""
+    return msgspec.json.encode(value, enc_hook=_to_plain)
+
+
+def _to_plain(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")

@@ -42,4 +42,4 @@ def describe(found: Reference | Detached) -> tuple[str, str, str]:
     """A row: its type, name, hash."""
     if isinstance(found, Detached):
         return "Hash", found.name, found.hash
-    return "Tag" if isinstance(found, Tag) else "Branch", found.name, found.hash
+    return "Tag" if isinstance(found, Tag) else "Branch", found.name, str(found.hash)
