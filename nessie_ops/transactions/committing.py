@@ -22,6 +22,7 @@ from nessie_ops.model import (
 from nessie_ops.store import WriteTransaction
 from nessie_ops.transactions.namespaces import find_created_twice
 from nessie_ops.transactions.reads import find_conflicts
+from nessie_ops.transactions.refreshing import find_since
 from nessie_ops.versioning import history, merging, references
 from nessie_ops.versioning.codec import to_hash
 from nessie_ops.versioning.objects import find_commit, load_commit, root_of
@@ -57,7 +58,7 @@ def commit(
         from_ref=open.branch, from_hash=source, meta=_words(open, message, author), conflicts_as_result=True
     )
     try:
-        result = merging.merge(tx, open.target, None, request, clock, squash=True)
+        result = merging.merge(tx, open.target, None, request, clock, squash=True, since=find_since(tx, open, head))
     except ReferenceConflict as error:  # of namespaces
         _refuse(tx, open, error.conflicts, head)
     if not result.was_successful:

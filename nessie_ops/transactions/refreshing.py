@@ -12,11 +12,13 @@ from datetime import datetime
 import msgspec
 
 from nessie_ops.errors import ReferenceConflict
-from nessie_ops.model import CatalogTransaction, Conflict, KeyMergeMode, Merge, MergeBehavior, NewCommit
-from nessie_ops.store import WriteTransaction
+from nessie_ops.model import CatalogTransaction, CommitHash, Conflict, KeyMergeMode, Merge, MergeBehavior, NewCommit
+from nessie_ops.store import Transaction, WriteTransaction
 from nessie_ops.transactions.namespaces import find_created_twice
 from nessie_ops.versioning import merging, references
 from nessie_ops.versioning.codec import to_hash
+from nessie_ops.versioning.history import is_ancestor
+from nessie_ops.versioning.objects import find_commit
 
 
 def refresh(tx: WriteTransaction, open: CatalogTransaction, clock: Callable[[], datetime]) -> CatalogTransaction:
@@ -42,6 +44,15 @@ def refresh(tx: WriteTransaction, open: CatalogTransaction, clock: Callable[[], 
     return msgspec.structs.replace(open, base_hash=head, overtaken=_add(open.overtaken, found))
 
 
+def find_since(tx: Transaction, open: CatalogTransaction, head: CommitHash) -> CommitHash | None:
+    """What the transaction and its target, at `head`, are compared with, where a merge would find something else.
+
+    A target that was set back has the merge base where it is, and what it has given up would come back.
+    """
+    base = find_commit(tx, open.base_hash)
+    return None if is_ancestor(tx, base, find_commit(tx, head)) else open.base_hash
+
+
 def _merge(
     tx: WriteTransaction,
     open: CatalogTransaction,
@@ -49,12 +60,17 @@ def _merge(
     known: Sequence[Conflict],
     clock: Callable[[], datetime],
 ) -> tuple[Conflict, ...]:
-    """Merge the target into the branch; the conflicts, whose keys stay as the transaction wrote them."""
-    result = merging.merge(tx, open.branch, None, _keep(request, known), clock)
-    found = [row.conflict for row in result.details if row.conflict]
-    if found:
-        merging.merge(tx, open.branch, None, _keep(request, [*known, *found]), clock)
-    return (*known, *found)
+    """Merge the target into the branch; the conflicts, whose keys stay as the transaction wrote them.
+
+    What stays can be in the way of another key, such as the one that the target has moved it to: that stays, too.
+    """
+    since, kept = find_since(tx, open, request.from_hash), list(known)
+    while True:
+        result = merging.merge(tx, open.branch, None, _keep(request, kept), clock, since=since)
+        found = [row.conflict for row in result.details if row.conflict]
+        if not found:
+            return tuple(kept)
+        kept += found
 
 
 def _keep(request: Merge, conflicts: Iterable[Conflict]) -> Merge:

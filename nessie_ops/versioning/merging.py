@@ -11,6 +11,7 @@ from nessie_ops.errors import BadRequest, Forbidden, MergeConflict, ReferenceNot
 from nessie_ops.model import (
     DETACHED,
     QUARANTINED,
+    TRANSACTIONS,
     CommitHash,
     Conflict,
     ContentKey,
@@ -36,20 +37,29 @@ def merge(
     clock: Callable[[], datetime],
     *,
     squash: bool = False,
+    since: CommitHash | None = None,
 ) -> MergeResult:
-    """See VersionStore.merge.  With `squash` the commit has one parent, and the source may have begun from nothing."""
+    """See VersionStore.merge.  With `squash` the commit has one parent, and the source may have begun from nothing.
+
+    With `since` it is about what the source changed since that commit, wherever the two have parted.
+    """
     check_meta(request.meta)
     record = references.get_branch_record(tx, branch, "merge")
     head = load_commit(tx, record.head)
     if expected is not None:
         get_expected(tx, branch, expected, head)
     source = find_commit(tx, request.from_hash)
+    if not squash:
+        refuse_transaction(request.from_ref)
     check_source(tx, request.from_ref, source)
     if request.only_head:
         references.require_head(references.get_record(tx, request.from_ref), request.from_hash)
     modes = get_modes(request.key_modes)
-    base = source if source is None else find_merge_base(tx, head, source)
-    if base is None and source is not None and not squash:
+    if since is not None:
+        base = find_commit(tx, since)
+    else:
+        base = source if source is None else find_merge_base(tx, head, source)
+    if base is None and source is not None and since is None and not squash:
         raise ReferenceNotFound(f"No common ancestor in parents of {hash_of(head)} and {hash_of(source)}")
     plan = _plan(tx, base, source, head, modes, request)
     result = start_result(branch, expected, head, hash_of(base), plan)
@@ -61,11 +71,17 @@ def merge(
         return result if known else msgspec.structs.replace(result, resultant_target_hash=None)
     if not plan.changes:
         return result
-    assert source is not None
-    pin_commit(tx, source)
+    if source:
+        pin_commit(tx, source)
     merged = None if squash else source
     written = _write(tx, record, head, merged, request, plan.changes, expected, clock())
     return msgspec.structs.replace(result, was_applied=True, resultant_target_hash=written.hash)
+
+
+def refuse_transaction(from_ref: str) -> None:
+    """BadRequest when the source is a transaction's branch: only COMMIT knows what must still be as it was read."""
+    if from_ref.startswith(TRANSACTIONS):
+        raise BadRequest(f"'{from_ref[:80]}' is the branch of a transaction; its COMMIT merges it.")
 
 
 def check_source(tx: WriteTransaction, from_ref: str, source: Commit | None) -> None:

@@ -29,7 +29,7 @@ from nessie_ops.versioning.commits import check_meta, get_expected, write_commit
 from nessie_ops.versioning.conflicts import get_namespace_conflicts, raise_conflicts
 from nessie_ops.versioning.decisions import Plan, decide, get_modes, get_nearby, get_resolved
 from nessie_ops.versioning.history import find_merge_base
-from nessie_ops.versioning.merging import check_source, refuse, start_result
+from nessie_ops.versioning.merging import check_source, refuse, refuse_transaction, start_result
 from nessie_ops.versioning.objects import StoredNodes, load_commit, load_contents, parse_id, root_of
 
 MAX_TRANSPLANTED = 1000  # commits in one request: bounds the time for which a branch is locked
@@ -55,6 +55,7 @@ def transplant(
     before = load_commit(tx, record.head)
     if expected is not None:
         get_expected(tx, branch, expected, before)
+    refuse_transaction(request.from_ref)
     sources = _load_sources(tx, request.hashes)
     check_source(tx, request.from_ref, sources[-1])
     now = clock()
