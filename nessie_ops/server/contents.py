@@ -20,6 +20,7 @@ from nessie_ops.server.parameters import Body, LiveStore, Segment, Store
 from nessie_ops.server.paths import restore
 from nessie_ops.server.problems import AnyRequest
 from nessie_ops.server.query import Query, parse_key
+from nessie_ops.server.references import choose
 from nessie_ops.server.requests import KeysIn, check_keys, read_body
 from nessie_ops.server.responses import JsonAnswer, json_response
 from nessie_ops.server.specs import parse_ref
@@ -46,8 +47,9 @@ def list_entries(store: Store, request: AnyRequest, ref: Segment) -> Response[by
         limit=query.limit(MAX_PAGE),
         token=query.text("page-token"),
     )
+    shown = effective if isinstance(effective, Detached) else choose(request)(effective)
     return json_response(
-        EntryPage(entries=tuple(page), effective_reference=bare(effective), has_more=token is not None, token=token)
+        EntryPage(entries=tuple(page), effective_reference=shown, has_more=token is not None, token=token)
     )
 
 

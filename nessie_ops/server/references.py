@@ -60,7 +60,7 @@ def to_plain(reference: Reference, metadata: ReferenceMetadata | None) -> dict[s
     return {**plain, "metadata": metadata} if metadata else plain
 
 
-def _choose(request: AnyRequest) -> Callable[[Reference], Reference]:
+def choose(request: AnyRequest) -> Callable[[Reference], Reference]:
     """What becomes of a reference in the answer to a request."""
     return _keep if request.headers.get(PROPERTIES_HEADER) == "true" else bare
 
@@ -97,11 +97,11 @@ def list_references(store: Store, request: AnyRequest) -> Response[bytes]:
         limit=query.limit(MAX_METADATA_PAGE if full else MAX_PAGE),
         token=query.text("page-token"),
     )
-    choose = _choose(request)
+    chosen = choose(request)
     if not full:
-        references = tuple(choose(row.reference) for row in page)
+        references = tuple(chosen(row.reference) for row in page)
         return json_response(ReferencePage(references=references, has_more=token is not None, token=token))
-    rows = [to_plain(choose(row.reference), row.metadata) for row in page]
+    rows = [to_plain(chosen(row.reference), row.metadata) for row in page]
     return json_response({"references": rows, "hasMore": token is not None, "token": token})
 
 
@@ -121,7 +121,7 @@ def create_reference(store: Store, request: AnyRequest, body: Body) -> Response[
 @get("/trees/{ref:str}")
 async def get_reference(live: LiveStore, request: AnyRequest, ref: Segment) -> ASGIApp:
     full = Query(request).choice("fetch", "MINIMAL", "ALL") == "ALL"
-    reference = _choose(request)(await live.get_reference(parse_plain_ref(live.store, ref)))
+    reference = choose(request)(await live.get_reference(parse_plain_ref(live.store, ref)))
     if not full:
         return JsonAnswer(SingleReference(reference))
     return JsonAnswer({"reference": await in_thread(_describe, live.store, reference)})
@@ -143,7 +143,7 @@ def assign_reference(store: Store, request: AnyRequest, ref: Segment, body: Body
     target = get_body_hash(store, given.hash, "hash", "Target hash")
     check_type(store.get_reference(spec.name), wanted)
     name = spec.name
-    return answer(lambda: store.assign_reference(name, expected, target), lambda done: _show(_choose(request)(done)))
+    return answer(lambda: store.assign_reference(name, expected, target), lambda done: _show(choose(request)(done)))
 
 
 @delete("/trees/{ref:str}", status_code=200, sync_to_thread=True)
@@ -154,7 +154,7 @@ def delete_reference(store: Store, request: AnyRequest, ref: Segment) -> Respons
     expected = get_expected(store, spec)
     check_type(store.get_reference(spec.name), wanted)
     name = spec.name
-    return answer(lambda: store.delete_reference(name, expected), lambda gone: _show(_choose(request)(gone)))
+    return answer(lambda: store.delete_reference(name, expected), lambda gone: _show(choose(request)(gone)))
 
 
 @put("/trees/{ref:str}/properties", sync_to_thread=True)
