@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nessie_ops.cli.shapes import describe_shape
+
 EXAMPLES = {
     "serve": "--port 19120 --workers 4",
     "branch list": "--prefix run/",
@@ -30,7 +32,7 @@ EXAMPLES = {
     "txn commit": "txn/3f0c6f0d7e1b4b53a6f6f3a3e0d4c111 --message 'move rows'",
     "txn rollback": "3f0c6f0d7e1b4b53a6f6f3a3e0d4c111",
     "txn renew": "3f0c6f0d7e1b4b53a6f6f3a3e0d4c111 --lease PT2H",
-    "txn reap": "--store sqlite:////srv/catalog.db --json",
+    "txn reap": "--json",
     "check content": "--ref main --json",
     "events show": "--after 100 --limit 20",
     "events list": "--json",
@@ -87,8 +89,9 @@ EXAMPLES = {
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Let the help of a command, or of all commands of a group, end with its example."""
+    """Let the help of a command, or of all commands of a group, end with what --json prints, and its example."""
     if path in EXAMPLES:
-        command.epilog = f"Example: nessie-ops {path} {EXAMPLES[path]}".rstrip()
+        example = f"Example: nessie-ops {path} {EXAMPLES[path]}".rstrip()
+        command.epilog = "\n\n".join(filter(None, (describe_shape(path), example)))
     for name, inner in getattr(command, "commands", {}).items():
         add_examples(inner, f"{path} {name}")

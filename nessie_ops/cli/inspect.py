@@ -42,10 +42,7 @@ def log(
     store: StoreUrl = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show commits, newest first.
-
-    With --json a list of the API's log entries: commitMeta, parentCommitHash and, if asked for, operations.
-    """
+    """Show commits, newest first."""
     with open_filtered(context, filter, uri, store) as catalog:
         at, last = catalog.resolve(ref).hash, catalog.resolve(back_to).hash if back_to else None
         if isinstance(catalog, NessieClient):
@@ -85,10 +82,7 @@ def diff(
     store: StoreUrl = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show keys that differ: + added, - removed, ~ changed.
-
-    With --json a list of key, from and to; null where there is no content.
-    """
+    """Show keys that differ: + added, - removed, ~ changed."""
     below = ContentKey.from_path(prefix) if prefix else None
     with open_filtered(context, filter, uri, store) as catalog:
         old, new = catalog.resolve(before).hash, catalog.resolve(after).hash
@@ -120,10 +114,7 @@ def contents(
     store: StoreUrl = "",
     as_json: AsJson = False,
 ) -> None:
-    """List tables, views, namespaces and other contents.
-
-    With --json a list of the API's entries: type, name, contentId and content.
-    """
+    """List tables, views, namespaces and other contents."""
     below = ContentKey.from_path(prefix) if prefix else None
     with open_filtered(context, filter, uri, store) as catalog:
         rows = _list_all(catalog, catalog.resolve(ref).hash, below, filter, as_json)
@@ -155,10 +146,7 @@ def entries(
     store: StoreUrl = "",
     as_json: AsJson = False,
 ) -> None:
-    """List tables, views and namespaces.
-
-    With --json as `contents`, but without the content itself.
-    """
+    """List tables, views and namespaces."""
     with open_catalog(uri, store) as catalog:
         found = catalog.list_entries(catalog.resolve(ref).hash, limit=limit)
     _show(found, as_json)

@@ -44,8 +44,7 @@ def merge(
 ) -> None:
     """Merge a branch, tag or commit into a branch, as one commit.
 
-    Prints a key per line; exit code 3, with each conflict, when both sides changed a key.  With --json the API's
-    result: wasApplied, wasSuccessful, resultantTargetHash, details.
+    Prints a key per line; exit code 3, with each conflict, when both sides changed a key.
     """
     modes = parse_modes(keys)
     with open_catalog(uri, store) as catalog:

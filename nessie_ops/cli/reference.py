@@ -86,8 +86,9 @@ def _describe(context: Any, command: Any, path: tuple[str, ...]) -> Iterator[str
     yield f"{_escape(_flow(command.help))}\n"
     pieces = [piece for piece in command.collect_usage_pieces(context) if piece]
     usage = " ".join(["nessie-ops", *path, *pieces])
-    example = (command.epilog or "").removeprefix("Example: ")
+    told, _, example = (command.epilog or "").rpartition("Example: ")
     yield f"```\n{usage}\n{f'{example}' if example else ''}".rstrip() + "\n```\n"
+    yield f"{told.strip()}\n" if told else ""
     lines = [line for param in command.params if (line := _param(context, param))]
     if lines:
         yield "\n".join(lines) + "\n"

@@ -29,8 +29,8 @@ def show(
 ) -> None:
     """Show a table, view, namespace or other content of a reference.
 
-    Of a table also its format, schema, partitioning, location and size, if its metadata can be read.  With --json:
-    key, reference, commit, content as in the API, and table, which is null where there are no such facts.
+    Of a table also its format, schema, partitioning, location and size, if its metadata can be read;
+    with --json these facts are `table`, null where there are none.
     """
     wanted = ContentKey.from_path(key)
     with open_catalog(uri, store) as catalog:

@@ -37,8 +37,8 @@ def make_sql(open_client: OpenClient) -> Callable[..., None]:
     ) -> None:
         """Carry out SQL statements about branches, tags, merges and contents; without any, in a shell.
 
-        With --json a line per statement: a list of its rows.  A statement that fails ends the command with its error's
-        exit code, or with 1 if the others were carried out nevertheless, or if it cannot be read.
+        A statement that fails ends the command with its error's exit code, or with 1 if the others were carried out
+        nevertheless, or if it cannot be read.
         """
         given = [*(texts or []), *([_read(script)] if script else [])]
         statements = _read_all(given or [sys.stdin.read()]) if given or not sys.stdin.isatty() else []

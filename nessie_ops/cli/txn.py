@@ -57,10 +57,7 @@ def begin(
     store: StoreUrl = "",
     as_json: AsJson = False,
 ) -> None:
-    """Begin a transaction, and print its branch, on which any client can read and write.
-
-    With --json the API's transaction: id, branch, target, isolation, state, startHash, expiresAt and more.
-    """
+    """Begin a transaction, and print its branch, on which any client can read and write."""
     new = NewCatalogTransaction(
         target=target, isolation=isolation, lease_seconds=_seconds(lease), author=author, message=message
     )
@@ -153,16 +150,13 @@ def renew(id: Id, lease: Lease = "PT1H", uri: Uri = "", store: StoreUrl = "", as
 
 
 @app.command("reap")
-def reap(store: StoreUrl = "", as_json: AsJson = False) -> None:
-    """End the transactions of a database whose leases are over, as a server does by itself.
+def reap(uri: Uri = "", store: StoreUrl = "", as_json: AsJson = False) -> None:
+    """End the transactions whose leases are over, as a server does by itself.
 
-    Also forgets those that ended a week ago.  With --json: expired, forgotten and branches.
+    Also forgets those that ended a week ago, and deletes branches of none that is open.
     """
-    from nessie_ops.cli.store import open_versions  # here, as they load a database's libraries
-    from nessie_ops.transactions import Transactions
-
-    with open_versions(store) as versions:
-        done = Transactions(versions).tidy_transactions()
+    with _open(uri, store) as transactions:
+        done = transactions.tidy_transactions()
     if as_json:
         print_json(done)
         return

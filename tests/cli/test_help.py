@@ -47,7 +47,7 @@ def read(line: str) -> str:
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_the_example_of_a_command_can_be_read(path: str) -> None:
-    label, _, line = (COMMANDS[path].epilog or "").partition(": ")
+    label, _, line = (COMMANDS[path].epilog or "").rpartition("\n\n")[2].partition(": ")
     assert label == "Example" and read(line) == path
 
 

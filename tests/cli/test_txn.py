@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from nessie_ops.__main__ import make_app
 from nessie_ops.model import NewCatalogTransaction
 from nessie_ops.transactions import Transactions
 from nessie_ops.versioning import VersionStore
@@ -55,13 +52,14 @@ def test_a_conflict_says_who_and_the_transaction_stays(on: Invoke, small: Versio
     on("txn", "renew", id, code=1)
 
 
-def test_what_nobody_ended_is_reaped(tmp_path: Path, small: VersionStore) -> None:
+def test_what_nobody_ended_is_reaped(on: Invoke, small: VersionStore) -> None:
+    left = begin(on)
     old = Transactions(small, clock=lambda: datetime.now(UTC) - timedelta(days=2))
     id = old.begin_transaction(NewCatalogTransaction()).id
-    left = Transactions(small).begin_transaction(NewCatalogTransaction()).id
-    done = CliRunner().invoke(make_app(), ["txn", "reap", "--store", f"sqlite:///{tmp_path}/catalog.db"])
-    assert done.stdout == f"expired  {id}\n1 expired, 0 forgotten, 0 branches deleted\n"
-    assert [row.id for row in Transactions(small).list_transactions()] == [left]
+    on("txn", "reap")  # unless the server's own reaper was there before
+    assert on("txn", "reap").stdout == "0 expired, 0 forgotten, 0 branches deleted\n"
+    assert [line.split()[0] for line in on("txn", "list").stdout.splitlines()] == [left]
+    assert json.loads(on("txn", "show", id, "--json").stdout)["state"] == "EXPIRED"
 
 
 @pytest.mark.parametrize(
