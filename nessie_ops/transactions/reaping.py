@@ -14,7 +14,7 @@ import msgspec
 
 from nessie_ops.errors import NessieOpsError, OutcomeUnknown, StoreUnavailable
 from nessie_ops.model import TRANSACTIONS, CatalogTransaction, CatalogTransactionState, TidiedTransactions
-from nessie_ops.store import Store, WriteTransaction
+from nessie_ops.store import ReferenceRecord, Store, WriteTransaction
 from nessie_ops.transactions.documents import from_record, to_record
 from nessie_ops.versioning import references
 from nessie_ops.versioning.codec import from_micros, to_micros
@@ -89,8 +89,9 @@ class Reaping:
         while True:
             with self._store.read() as tx:
                 page = tx.list_references(TRANSACTIONS, after, _PAGE)
-                opened = tx.get_catalog_transactions([row.name.removeprefix(TRANSACTIONS) for row in page], OPEN)
-            strays += [row.name for row in page if row.name.removeprefix(TRANSACTIONS) not in opened]
+                found = tx.get_catalog_transactions([row.name.removeprefix(TRANSACTIONS) for row in page], OPEN)
+                opened = {TRANSACTIONS + id for id in found}
+            strays += [row.name for row in page if _is_transactions(row) and row.name not in opened]
             if len(page) < _PAGE or len(strays) >= MOST:
                 return self._each(strays, self._drop_stray)
             after = page[-1].type, page[-1].name
@@ -122,6 +123,11 @@ class Reaping:
             except (NessieOpsError, msgspec.MsgspecError):
                 log.exception("transaction %s stays", name)
         return done
+
+
+def _is_transactions(branch: ReferenceRecord) -> bool:
+    """Whether a branch was made by a transaction, and not by hand before such names were transactions' own."""
+    return TRANSACTIONS + references.get_properties(branch).get("transaction", "") == branch.name
 
 
 def _until_none(act: Callable[[], list[str]]) -> list[str]:

@@ -80,7 +80,7 @@ def test_branches_of_transactions_go_with_their_transactions(
     with closing(VersionStore.open(store_url(home))) as versions:
         versions.store.run(
             lambda tx: references.create_reference(
-                tx, ReferenceType.BRANCH, "txn/stray", open.start_hash, {}, datetime.now(UTC)
+                tx, ReferenceType.BRANCH, "txn/stray", open.start_hash, {"transaction": "stray"}, datetime.now(UTC)
             )
         )
     told = reap(instance)
