@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nessie_ops.cli.connection import AsJson, StoreUrl, Uri, open_catalog
-from nessie_ops.cli.output import print_json, print_rows, print_table
+from nessie_ops.cli.output import print_json, print_table
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import NessieOpsError
 from nessie_ops.model import EventKind, NewSubscriber, Subscriber
@@ -48,18 +48,17 @@ def show_events(
     if as_json:
         print_json(events)
         return
-    print_rows(
-        [
-            (
-                str(event.seq),
-                f"{event.time:%Y-%m-%d %H:%M:%S}Z",
-                event.kind,
-                event.reference,
-                (event.hash_after or "")[:16],
-            )
-            for event in events
-        ]
-    )
+    rows = [
+        (
+            str(event.seq),
+            f"{event.time:%Y-%m-%d %H:%M:%S}Z",
+            event.kind,
+            event.reference,
+            (event.hash_after or "")[:16],
+        )
+        for event in events
+    ]
+    print_table(("number", "time", "kind", "reference", "commit"), rows)
 
 
 @app.command("list")
@@ -168,7 +167,7 @@ def list_dead_letters(
     rows = [
         (str(row.seq), row.event.kind, row.event.reference, f"{row.attempts} attempts", row.error) for row in letters
     ]
-    print_rows(rows)
+    print_table(("number", "kind", "reference", "", "error"), rows)
 
 
 @app.command("retry")
