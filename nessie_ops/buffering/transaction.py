@@ -100,7 +100,7 @@ class BufferedTransaction:
         self._writes: dict[ContentKey, _Write] = {}
         self._bases: dict[ContentKey, CommitHash] = {}  # READ_COMMITTED: at which commit a key was seen last
         self._reads: dict[ContentKey, bool] = {}  # whether it was there
-        self._checks: set[ContentKey] = set()  # that must be unchanged at any level
+        self._checks: dict[ContentKey, bool] = {}  # what must be unchanged at any level, and whether it was there
         self._ranges: dict[UnchangedRange, None] = {}  # in order, once each
 
     # -- reading ------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class BufferedTransaction:
         """Entries in key order: `prefix` and all below it, or `first` to `last` inclusive, as the catalog's."""
         self._require_open()
         asked = UnchangedRange(prefix, first, last, with_content)
-        more = min(MAX_ROWS, limit + len(self._writes))
+        more = limit + len(self._writes)  # as many as the buffer may hide
         rows = self._catalog.list_entries(
             self._now(), prefix=prefix, first=first, last=last, limit=more, with_content=with_content
         )
@@ -153,6 +153,15 @@ class BufferedTransaction:
             self._bases |= dict.fromkeys(keys, at)
         if self.isolation is Isolation.SERIALIZABLE:
             self._reads |= {key: key in found for key in keys}
+        return found
+
+    def _find(self, keys: Sequence[ContentKey]) -> Mapping[ContentKey, Content]:
+        """Contents of keys that have been seen, as they were then; what is based on them stays so."""
+        if self.isolation is not Isolation.READ_COMMITTED:
+            return self._read(keys)
+        found: dict[ContentKey, Content] = {}
+        for key in keys:
+            found |= self._catalog.get_contents(self._bases[key], [key])
         return found
 
     def _now(self) -> CommitHash:
@@ -180,7 +189,7 @@ class BufferedTransaction:
         """Commit only if `key` is then as it is now for this transaction, at any level of isolation."""
         self._require_open()
         self._see(key.validated())
-        self._checks.add(key)
+        self._checks.setdefault(key, bool(self._find([key])))
 
     def apply(self, operations: Iterable[Operation]) -> None:
         """Buffer operations of a commit, in their order; what cannot be is for the commit to say."""
@@ -198,7 +207,7 @@ class BufferedTransaction:
         self._require_open()
         before = self._writes.get(key.validated())
         self._see(key)
-        if before is None or before.content is None or before.replaces or self._read([key]):
+        if before is None or before.content is None or before.replaces or self._find([key]):
             self._writes[key] = _Write(None)
         else:
             del self._writes[key]  # created here, and gone again
@@ -242,8 +251,9 @@ class BufferedTransaction:
     @property
     def operations(self) -> list[Operation]:
         """What the commit consists of by now."""
-        checks = {*self._checks, *(key for key, is_there in self._reads.items() if is_there)} - self._writes.keys()
-        absent = {key for key, is_there in self._reads.items() if not is_there} - self._writes.keys()
+        seen = {key: is_there for key, is_there in (self._reads | self._checks).items() if key not in self._writes}
+        checks = (key for key, is_there in seen.items() if is_there)
+        absent = (key for key, is_there in seen.items() if not is_there)
         found: list[Operation] = []
         for key in sorted(self._writes):
             content, replaces = self._writes[key]

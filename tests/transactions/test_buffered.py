@@ -8,7 +8,7 @@ import pytest
 
 from nessie_ops.buffering import BufferedTransaction
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import BadRequest, ContentNotFound, TransactionConflict, TransactionNotOpen
+from nessie_ops.errors import BadRequest, ContentNotFound, ReferenceConflict, TransactionConflict, TransactionNotOpen
 from nessie_ops.model import (
     IcebergTable,
     Isolation,
@@ -215,6 +215,41 @@ def test_pages_of_a_listing(catalog: Catalog) -> None:
         tx.rollback()
 
 
+def test_a_page_is_full_whatever_the_buffer_hides(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader takes a page that is not full for the last."""
+    monkeypatch.setattr("nessie_ops.buffering.transaction.MAX_ROWS", 2)
+    write(catalog, "c", 1)
+    with catalog.transaction() as tx:
+        tx.delete(key("a"))
+        assert [str(entry.name) for entry in tx.list_entries(limit=2)] == ["b", "c"]
+        tx.rollback()
+
+
+def test_what_is_written_and_then_dropped_is_based_on_what_was_seen(catalog: Catalog) -> None:
+    tx = catalog.transaction(isolation=READ_COMMITTED)
+    write(tx, "a", 2)
+    write(catalog, "a", 3)
+    tx.delete(key("a"))
+    with pytest.raises(TransactionConflict, match="'a'"):
+        tx.commit()
+    assert read(catalog, "a") == 3
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_key_that_must_stay_absent(catalog: Catalog, level: Isolation) -> None:
+    for other, is_refused in (("other", False), ("absent", True)):
+        tx = catalog.transaction(isolation=level)
+        tx.require_unchanged(key("absent"))
+        tx.put(key("made"), table(1))
+        write(catalog, other, 1)
+        if is_refused:
+            with pytest.raises(TransactionConflict, match="'absent'"):
+                tx.commit()
+        else:
+            tx.commit()
+            catalog.commit("main", head(catalog), NewCommit(message="drop"), [delete("made")])
+
+
 def test_drops_renames_and_second_thoughts(catalog: Catalog) -> None:
     a = catalog.get_contents(head(catalog), [key("a")])[key("a")]
     with catalog.transaction() as tx:
@@ -268,4 +303,13 @@ def test_ranges_of_a_commit_are_checked_with_its_keys() -> None:
     with pytest.raises(Exception, match="'x' was read as absent"):
         versions.commit("main", start, NewCommit(message="m"), [put("n", table(1)), asked])
     versions.commit("main", start, NewCommit(message="m"), [put("n", table(1)), UnchangedRange(prefix=key("a"))])
+    many = [UnchangedRange(first=key(f"r{n}"), last=key(f"r{n}"), with_content=n % 2 == 0) for n in range(300)]
+    update(versions, "between", 1)
+    update(versions, "s", 1)
+    versions.commit("main", start, NewCommit(message="m"), [put("o", table(1)), *many])
+    update(versions, "r7", 1)
+    update(versions, "r8", 1)
+    with pytest.raises(ReferenceConflict) as caught:
+        versions.commit("main", start, NewCommit(message="m"), [put("p", table(1)), *many])
+    assert [str(conflict.key) for conflict in caught.value.conflicts] == ["r7", "r8"]
     versions.close()
