@@ -1,7 +1,8 @@
 """NessieSession: statements about branches, tags and transactions beside Spark's own SQL, on one reference at a time.
 
 Invariant: the catalog of the Spark session is at the reference of the NessieSession.  Spark makes a catalog once, from
-the settings of its session, so for another reference they are changed and Spark is made to forget its catalogs.
+the settings of its session, so for another reference they are changed and Spark is made to forget its catalogs; by
+Spark Connect that is not to be had, and a clone of the session takes its place.
 Knows no table: what Spark reads and writes is between Spark and the server.
 """
 
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.utils import is_remote
 
 from nessie_ops.client import NessieClient
 from nessie_ops.errors import BadRequest
@@ -32,6 +34,8 @@ _TYPES: dict[str, DataType] = {
     "committerTime": TimestampType(),
     "properties": MapType(StringType(), StringType()),
 }
+_GAP = r"(?>\s+|--[^\n]*+|/\*.*?\*/)"
+_COMPOUND = re.compile(rf"{_GAP}*+(?:\w+\s*:\s*)?BEGIN\b", re.IGNORECASE | re.DOTALL)  # a script of Spark's
 _ADDRESS = re.compile(r"(?P<base>https?://.+?)/iceberg(?:/(?P<ref>[^/]+))?/?")
 
 
@@ -44,13 +48,10 @@ class NessieSession:
     def __init__(self, spark: SparkSession, catalog: str, *, lease_seconds: int = DEFAULT_LEASE_S) -> None:
         """`catalog` is the name of an Iceberg REST catalog of `spark` whose `uri` is our server's; BadRequest.
 
-        From now on `spark` keeps no table of it in memory between statements.  The lease of a transaction is
-        `lease_seconds`, and renewed while this process works in it.
+        From now on `spark` keeps no table of it in memory between statements.  By Spark Connect, what is not SQL goes
+        through the attribute `spark`, which is another session after each change of the reference.  The lease of a
+        transaction is `lease_seconds`, and renewed while this process works in it.
         """
-        if not hasattr(spark, "_jsparkSession"):
-            raise BadRequest(
-                "NessieSession: Spark Connect cannot change the reference of a session; open one per branch."
-            )
         self.spark, self.catalog = spark, catalog
         self._settings = f"spark.sql.catalog.{catalog}"
         uri = spark.conf.get(f"{self._settings}.uri", None) or ""
@@ -73,20 +74,21 @@ class NessieSession:
         return self._session.ref
 
     def sql(self, text: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> DataFrame:
-        """What the last statement of a text answers; `;` separates.  Those that are not ours are Spark's.
+        """What the last statement of a text answers; `;` separates.  Those that are not ours are Spark's, as is a text
+        that begins with BEGIN.
 
         They are carried out in order, up to the first that fails; none when one of ours cannot be read.  `args` and
         `kwargs` are for Spark's, as `spark.sql` has them.
         """
         self._follow()
         parts = [(begin, end, is_statement(text[begin:end])) for begin, end in split(text)]
-        if not any(ours for _, _, ours in parts):
+        if _COMPOUND.match(text) or not parts:
             return self.spark.sql(text, args, **kwargs)
         steps = [parse(isolate(text, begin, end)) if ours else text[begin:end] for begin, end, ours in parts]
         answer: DataFrame | None = None
         for step in steps:
             answer = self.spark.sql(step, args, **kwargs) if isinstance(step, str) else self._execute(*step)
-        assert answer is not None  # one of the parts is ours
+        assert answer is not None  # there is a part
         return answer
 
     def close(self) -> None:
@@ -129,17 +131,23 @@ class NessieSession:
         ref = self._session.ref
         if ref == self._shown:
             return
-        java: Any = self.spark
-        catalogs = java._jsparkSession.sessionState().catalogManager()
-        current, namespace = catalogs.currentCatalog().name(), list(catalogs.currentNamespace())
-        self.spark.conf.set(f"{self._settings}.uri", f"{self._base}/iceberg/{quote(ref, safe='')}")
-        self.spark.conf.set(f"{self._settings}.cache-enabled", "false")
-        catalogs.reset()
-        self.spark.sql(f"USE {_quote([current])}")
+        catalog, namespace = self.spark.sql("SELECT current_catalog(), current_schema()").collect()[0]
+        self._forget_catalogs(f"{self._base}/iceberg/{quote(ref, safe='')}")
+        self.spark.sql(f"USE {_quote(catalog)}")
         if namespace:
             with suppress(PySparkException):  # the namespace need not be on the other reference
-                self.spark.sql(f"USE {_quote([current, *namespace])}")
+                self.spark.sql(f"USE {_quote(catalog)}.{namespace}")  # which Spark has quoted
         self._shown = ref
+
+    def _forget_catalogs(self, uri: str) -> None:
+        """Let Spark make its catalogs anew when it uses them next, ours from `uri`."""
+        spark: Any = self.spark
+        if is_remote():
+            self.spark = spark = spark.cloneSession()  # with all but the catalogs
+        else:
+            spark._jsparkSession.sessionState().catalogManager().reset()
+        spark.conf.set(f"{self._settings}.uri", uri)
+        spark.conf.set(f"{self._settings}.cache-enabled", "false")
 
     def _to_frame(self, result: Result) -> DataFrame:
         fields = [StructField(name, _TYPES.get(name, StringType())) for name in result.columns]
@@ -147,5 +155,5 @@ class NessieSession:
         return self.spark.createDataFrame(rows, StructType(fields))
 
 
-def _quote(parts: list[str]) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -36,6 +36,9 @@ def test_spark_connect(tmp_path: Path) -> None:
         "sum": sum(number * number for number in range(1000)),
         "on_main": False,
         "time_zone": "UTC",
+        "outside": False,
+        "left": 997,
+        "level": "SERIALIZABLE",
         "handler_kept": True,
     }
 

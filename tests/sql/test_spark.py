@@ -70,7 +70,7 @@ def test_statements_and_their_columns(session: NessieSession, branch: str) -> No
     for statement, expected in columns.items():
         found = session.sql(statement)
         assert found.dtypes == expected, statement
-        assert found.count() > 0, statement
+        assert found.collect(), statement
     session.sql(f"USE BRANCH `{branch}`")
     [newest] = session.sql("SHOW LOG LIMIT 1").collect()
     [entry] = session._client.list_log(session._client.get_reference(session.ref).hash, limit=1)
@@ -84,7 +84,10 @@ def test_reading_and_writing_on_references(session: NessieSession, branch: str) 
     session.sql("CREATE TEMP VIEW doubled AS SELECT 2 * amount AS amount FROM source")
     session.sql("SET spark.sql.shuffle.partitions = 3")
     session.sql("CACHE TABLE source")
+    session.sql("CREATE NAMESPACE lake.bank.`in-side`; USE lake.bank.`in-side`")
     session.sql("CREATE BRANCH `sql/dev`; USE BRANCH `sql/dev`")
+    assert session.sql("SELECT current_catalog(), current_schema()").collect() == [("lake", "bank.`in-side`")]
+    session.sql("USE lake.bank")
     assert session.ref == "sql/dev"
     session.sql("INSERT INTO source VALUES (2)")
     assert amounts(session, "source") == [1, 2] and session.spark.table("source").count() == 2
@@ -117,8 +120,9 @@ def test_scripts_of_both_kinds(session: NessieSession, branch: str) -> None:
     with pytest.raises(SqlSyntaxError, match="line 2, column 27: 'FORM' is in the way"):
         session.sql("INSERT INTO source VALUES (6);\nSHOW LOG; CREATE BRANCH x FORM y")
     assert amounts(session, "source") == [1, 5]
-    with pytest.raises(PySparkException):
-        session.sql("SELECT 1; SELECT 2")  # of Spark's alone: as Spark has it
+    assert session.sql("SELECT 1; SELECT 2;").collect() == [(2,)]
+    with pytest.raises(PySparkException, match="no_such"):
+        session.sql("SELECT * FROM no_such; DELETE FROM source")
     assert session.sql("BEGIN INSERT INTO source VALUES (7); SELECT count(*) FROM source; END").collect() == [(3,)]
     session.sql(f"USE BRANCH `{branch}`; DROP BRANCH `sql/script`")
 
