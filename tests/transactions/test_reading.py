@@ -7,11 +7,14 @@ commit must be refused.  Transactions of the same ways that read something else 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
+from nessie_ops.errors import BadRequest
+from nessie_ops.versioning import VersionStore
 from tests.server.helpers import Api, delete, key, namespace, put, running_server, unchanged, view
 
 ICE = "/iceberg/v1/{ref}/namespaces/db"
@@ -225,3 +228,11 @@ def test_what_a_keyed_request_reads_is_not_its_answer(server: Server) -> None:
         answer = server.http.post(f"{table}/tables/b", json=change, headers=keyed[1])
         assert answer.status_code == 200 and answer.json()["metadata"]["properties"]["p"] == "q"
     assert server.try_commit(loose).status_code == 200
+
+
+def test_a_process_that_would_not_record_is_refused(places: Places, server: Server) -> None:
+    branch = server.begin()["branch"]
+    with closing(VersionStore.open(places[0])) as versions:
+        for read in (versions.resolve, versions.get_reference):
+            with pytest.raises(BadRequest, match="use a server"):
+                read(branch)
