@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -10,11 +11,21 @@ import httpx
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import BadRequestError
 
 from nessie_ops.client import NessieClient
-from nessie_ops.errors import BadRequest, TransactionConflict, TransactionNotFound, TransactionNotOpen
+from nessie_ops.errors import (
+    BadRequest,
+    ReferenceNotFound,
+    TransactionConflict,
+    TransactionNotFound,
+    TransactionNotOpen,
+)
 from nessie_ops.model import CatalogTransactionState, Isolation, NewCatalogTransaction, NewCommit, Put
+from nessie_ops.server.embedded import ensure_embedded
 from tests.server.helpers import running_server
+from tests.server.processes import Served
+from tests.transactions.test_reaping import until
 from tests.versioning.helpers import key, table
 
 READ_COMMITTED, REPEATED_READ, SERIALIZABLE = Isolation
@@ -184,3 +195,36 @@ def test_a_write_with_a_key(uri: str, client: NessieClient, main: RestCatalog, i
     assert first.is_success and first.json()["namespace"] == ["new"] and first.content == again.content
     client.commit_transaction(begun.id)
     assert ("new",) in main.list_namespaces()
+
+
+def test_a_server_reaps_and_every_api_says_so(tmp_path: Path) -> None:
+    """A real server's thread ends a transaction whose clients go on writing; they are told what to do."""
+    with Served(tmp_path) as served, NessieClient(served.base_uri) as client:
+        main = lake(served.base_uri, "main")
+        main.create_namespace("db")
+        main.create_table("db.a", SCHEMA)
+        begun = client.begin_transaction(NewCatalogTransaction(lease_seconds=2))
+        inside = lake(served.base_uri, begun.branch)
+        loaded = inside.load_table("db.a")
+        until(lambda: client.get_transaction(begun.id).state is CatalogTransactionState.EXPIRED)
+        said = r"its lease ended before COMMIT: .* Begin another one"
+        with pytest.raises(BadRequestError, match=said):
+            loaded.append(pa.table({"id": [2]}, schema=SCHEMA))
+        for use in (lambda: inside.load_table("db.a"), lambda: inside.create_table("db.b", SCHEMA)):
+            with pytest.raises(BadRequestError, match=said):
+                use()
+        with pytest.raises(ReferenceNotFound, match=said):
+            client.commit(begun.branch, begun.start_hash, NewCommit(message="m"), [Put(key("t"), table(1))])
+        old = httpx.get(f"{served.base_uri}/api/v1/trees/tree/{begun.branch.replace('/', '%2F')}")
+        assert old.status_code == 404 and "its lease ended before COMMIT" in old.json()["message"]
+        with pytest.raises(TransactionNotOpen, match="EXPIRED"):
+            client.commit_transaction(begun.id)
+        assert client.tidy_transactions().expired == () and rows(main, "db.a") == []
+        assert served.stop(signal.SIGTERM)[0] == 0
+
+
+def test_an_embedded_server_reaps(tmp_path: Path) -> None:
+    uri = ensure_embedded(f"sqlite:///{tmp_path}/embedded.db", f"file://{tmp_path}")
+    with NessieClient(uri) as client:
+        begun = client.begin_transaction(NewCatalogTransaction(lease_seconds=1))
+        until(lambda: client.get_transaction(begun.id).state is CatalogTransactionState.EXPIRED)
