@@ -13,13 +13,17 @@ import cel
 from nessie_ops.errors import BadRequest
 from nessie_ops.model import EventKind, ReferenceMove
 from nessie_ops.versioning.events import kind_of
+from nessie_ops.versioning.reading import is_transaction
 
 MAX_PATTERN = 500  # characters
 _matches = cel.compile("name.matches(pattern)")
 
 
 class Filter:
-    """Accepts moves of one of `kinds` (none: all) whose reference's whole name fits `pattern` (empty: all)."""
+    """Accepts moves of one of `kinds` (none: all) whose reference's whole name fits `pattern`.
+
+    An empty one fits all but the branches of transactions, which listings do not show either.
+    """
 
     def __init__(self, kinds: Iterable[EventKind] = (), pattern: str = "") -> None:
         self._kinds = frozenset(kinds)
@@ -28,7 +32,7 @@ class Filter:
     def accepts(self, move: ReferenceMove) -> bool:
         if self._kinds and kind_of(move) not in self._kinds:
             return False
-        return not self._pattern or _fits(self._pattern, move.name)
+        return _fits(self._pattern, move.name) if self._pattern else not is_transaction(move.name)
 
 
 def check_pattern(pattern: str, field: str = "references") -> str:

@@ -87,6 +87,8 @@ def _refuse(
 ) -> NoReturn:
     """TransactionConflict with who changed what."""
     keys = {conflict.key for conflict in conflicts if conflict.key}
-    is_moved = head != open.start_hash
-    log = history.list_log(tx, head, open.start_hash, MAX_LOG, True, None) if is_moved else ()
+    is_newer = head != open.start_hash and history.is_ancestor(
+        tx, find_commit(tx, open.start_hash), find_commit(tx, head)
+    )  # who set the target back is in no log
+    log = history.list_log(tx, head, open.start_hash, MAX_LOG, True, None) if is_newer else ()
     raise tell(f"Transaction {open.id}", open.target, conflicts, find_changes(log, keys, open.start_hash))

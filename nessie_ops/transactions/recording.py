@@ -11,7 +11,7 @@ from nessie_ops.store import ReadRecord, Store, WriteTransaction, once
 from nessie_ops.transactions.reads import Kind, span, to_record
 
 _REMEMBERED = 1_000  # transactions whose reads are in memory
-_MOST = 100_000  # reads of one of them in memory
+_MOST = 500_000  # reads of them all in memory, of some hundred bytes each
 
 
 class ReadRecorder:
@@ -41,6 +41,8 @@ class ReadRecorder:
         with self._lock:
             if len(known) < _MOST:
                 known.update(read.digest for read in new)
+            while len(self._known) > 1 and sum(map(len, self._known.values())) > _MOST:
+                self._known.popitem(last=False)
 
     def forget(self, id: str) -> None:
         """A transaction has ended."""

@@ -13,7 +13,8 @@ import pytest
 
 from nessie_ops.errors import BadRequest
 from nessie_ops.events import subscribe
-from nessie_ops.model import Event, EventKind, ReferenceType
+from nessie_ops.model import Event, EventKind, NewCatalogTransaction, ReferenceType
+from nessie_ops.transactions import Transactions
 from nessie_ops.versioning import VersionStore
 from tests.versioning.helpers import head, update
 
@@ -124,3 +125,21 @@ def test_a_subscriber_that_hangs_delays_no_writer_and_may_end_itself(versions: V
     heard.wait_for(1)
     subscription.close()
     assert len(heard.events) == 1, "nothing is told after the end"
+
+
+def test_transactions_are_heard_of_when_they_commit(versions: VersionStore) -> None:
+    """Unless a pattern names their branches."""
+    heard, inside = Heard(), Heard()
+    transactions = Transactions(versions)
+    with subscribe(versions, heard), subscribe(versions, inside, references="txn/.*"):
+        begun = transactions.begin_transaction(NewCatalogTransaction())
+        update(versions, "t", 1, branch=begun.branch)
+        transactions.commit_transaction(begun.id)
+        update(versions, "u", 1)
+        events = heard.wait_for(2)
+        assert [event.reference for event in inside.wait_for(3)] == [begun.branch] * 3
+    assert [(event.reference, event.kind) for event in events] == [
+        ("main", EventKind.MERGE),
+        ("main", EventKind.COMMIT),
+    ]
+    assert [str(operation.key) for operation in events[0].commits[0].operations] == ["t"]

@@ -42,8 +42,9 @@ def test_a_table_that_was_set_back_is_in_conflict(world: World, level: Isolation
     world.versions.assign_reference("main", None, before)
     if level is READ_COMMITTED:
         assert world.read(begun.branch, "a") == [3]
-    with pytest.raises(TransactionConflict, match="key 'a'"):
+    with pytest.raises(TransactionConflict, match="key 'a'") as caught:
         world.commit(begun)
+    assert caught.value.changes == ()  # no commit did it
     assert world.read("main", "a") == [1]
 
 

@@ -246,6 +246,18 @@ def test_a_key_is_recorded_once(world: World) -> None:
         assert tx.list_reads(begun.id) == []
 
 
+def test_what_is_remembered_of_reads_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was forgotten is recorded again, and is there once."""
+    monkeypatch.setattr("nessie_ops.transactions.recording._MOST", 3)
+    begun = [world.begin() for _ in range(3)]
+    for _ in range(2):
+        for one in begun:
+            world.read(one.branch, "a", "b")
+    assert sum(map(len, world.transactions._recorder._known.values())) <= 3
+    with world.versions.store.read() as tx:
+        assert [len(tx.list_reads(one.id)) for one in begun] == [2, 2, 2]
+
+
 @pytest.mark.parametrize("isolation", LEVELS)
 def test_nothing_written_is_no_commit(world: World, isolation: Isolation) -> None:
     before = head(world.versions)
