@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,6 +230,6 @@ def _unquote(token: Token) -> str:
 
 
 def _refuse_twice(where: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise BadRequest(f"{where} has {', '.join(twice)} twice")

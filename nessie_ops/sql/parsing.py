@@ -109,7 +109,7 @@ def _error(text: str, what: str, line: int, column: int) -> SqlSyntaxError:
     shown = (text.split("\n") or [""])[line - 1]
     start = max(0, column - 1 - _SHOWN)
     marked = f"{shown[start : column - 1 + _SHOWN]}\n{' ' * (column - 1 - start)}^"
-    return SqlSyntaxError(f"line {line}, column {column}: {what}.\n{marked}", line, column)
+    return SqlSyntaxError(f"line {line}, column {column}: {what.rstrip('.')}.\n{marked}", line, column)
 
 
 def _describe(name: str) -> str:

@@ -133,6 +133,7 @@ def test_a_keyword_may_be_a_name() -> None:
         ("ALTER NAMESPACE a", 1, 1, "SET or REMOVE"),
         ("REVERT CONTENT OF a TO STATE", 1, 1, "ON or AT"),
         ("SHOW TABLE a..b", 1, 12, "empty element"),
+        ("SHOW TABLE ''", 1, 12, "empty element"),
         ("DROP TABLE 'a\nb'", 1, 12, "control character"),
         ("CREATE NAMESPACE a.b SET note = 'it''s'", 1, 37, "'s'"),
     ],
@@ -143,6 +144,7 @@ def test_an_error_points_at_the_token(text: str, line: int, column: int, says: s
     assert (caught.value.line, caught.value.column) == (line, column), caught.value.message
     first, shown, marked = caught.value.message.split("\n")
     assert first.startswith(f"line {line}, column {column}: ") and says in first
+    assert first.endswith(".") and not first.endswith("..")
     assert len(marked) - 1 <= len(shown) and marked.strip() == "^"
 
 
