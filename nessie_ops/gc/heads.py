@@ -1,7 +1,8 @@
 """The references as they are now, beside those of a mark: what they show, and what became live since.
 
 With snapshots expired, a version that a reference shows at its head needs all that its metadata lists; any other live
-version needs the snapshot alone that its commit names.
+version needs the snapshot alone that its commit names.  A transaction's branch is as fixed as a tag: what is rewritten
+there would count as written by the transaction.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from nessie_ops.gc.expand import Wanted
 from nessie_ops.gc.mark import Marker, Pinned
 from nessie_ops.gc.policies import Bound
 from nessie_ops.gc.source import Source, Version
-from nessie_ops.model import Branch, CommitHash
+from nessie_ops.model import TRANSACTIONS, Branch, CommitHash
 
 
 class Heads(NamedTuple):
-    """References with their commits; `shown` are versions at these, by whether a tag shows them; `since` the mark."""
+    """References with their commits; `branches` may be rewritten; `shown` are versions at these commits, by whether
+    what shows them may not be; `since` the mark.
+    """
 
     pinned: list[Pinned]
     branches: dict[str, CommitHash]
@@ -36,9 +39,10 @@ def look(source: Source, pinned: Sequence[Pinned], bound_of: Callable[[str], Bou
     for reference in list(source.references()):
         now = Pinned(reference.name, reference.hash, bound_of(reference.name))
         found.pinned.append(now)
-        if isinstance(reference, Branch):
+        is_fixed = not isinstance(reference, Branch) or now.name.startswith(TRANSACTIONS)
+        if not is_fixed:
             found.branches[now.name] = now.hash
-        tagged[now.hash] = tagged.get(now.hash, False) or not isinstance(reference, Branch)
+        tagged[now.hash] = tagged.get(now.hash, False) or is_fixed
         if (now.name, now.hash) not in known:
             found.since.update(live.put.version for live in marker.mark(now).live)
     for hash, is_tagged in tagged.items():

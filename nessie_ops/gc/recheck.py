@@ -44,6 +44,7 @@ class Recheck:
             self._marker.assume(reference)
         self._heads: dict[str, CommitHash] = {reference.name: reference.hash for reference in pinned}
         self._marked = {(reference.hash, reference.bound) for reference in pinned}
+        self._moved: set[CommitHash] = set()
         self._live = Exact()
         self._expander = Expander(stores, self._live, only_named=only_named)
         self._heads_need_all = heads_need_all
@@ -61,12 +62,13 @@ class Recheck:
                 continue
             self._heads[reference.name] = reference.hash
             bound = self._bound_of(reference.name)
-            if (reference.hash, bound) in self._marked:
-                continue
-            self._marked.add((reference.hash, bound))
-            marked = self._marker.mark(Pinned(reference.name, reference.hash, bound))
-            wanted += [live.put.version for live in marked.live]
-            moved.append(reference.hash)
+            if (reference.hash, bound) not in self._marked:  # else others were there: many transactions are
+                self._marked.add((reference.hash, bound))
+                marked = self._marker.mark(Pinned(reference.name, reference.hash, bound))
+                wanted += [live.put.version for live in marked.live]
+            if reference.hash not in self._moved:  # a head needs more than a mark that was of its commit gave it
+                self._moved.add(reference.hash)
+                moved.append(reference.hash)
         if self._heads_need_all:
             wanted += self._shown_at(moved)
         new = [version for version in dict.fromkeys(wanted) if version not in self._done]

@@ -18,7 +18,8 @@ from nessie_ops.catalog.pyiceberg import NessieOpsCatalog
 from nessie_ops.catalog.tables import Tables
 from nessie_ops.errors import BadRequest
 from nessie_ops.gc import expire
-from nessie_ops.model import ReferenceType
+from nessie_ops.model import Isolation, NewCatalogTransaction, ReferenceType
+from nessie_ops.transactions import Transactions
 from tests.gc.commands import Commands
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -248,6 +249,33 @@ def test_a_branch_made_on_an_old_commit_before_deferred_deletion(lake: NessieOps
     lake.version_store.create_reference(ReferenceType.BRANCH, "work", head)
     gc.on("deferred-deletes", "-l", id)
     assert [ids(lake.on("work").load_table("db.t"), snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("is_deferred", [False, True])
+def test_an_open_transaction_keeps_all_snapshots_and_is_not_written_to(
+    lake: NessieOpsCatalog, gc: Commands, is_deferred: bool
+) -> None:
+    """What was rewritten on its branch would be a write of its own, and in conflict with what is rewritten on main."""
+    transactions = Transactions(lake.version_store)
+    every = [each.snapshot_id for each in make(lake, "t", 1, 2, 3).metadata.snapshots]
+    make(lake, "u", 1)
+    idle, busy = (
+        transactions.begin_transaction(NewCatalogTransaction(isolation=Isolation.REPEATED_READ)) for _ in "12"
+    )
+    append(lake.on(busy.branch).load_table("db.u"), 2)
+    heads = [lake.version_store.get_reference(each.branch).hash for each in (idle, busy)]
+    options = ["-c", "1", "--expire-snapshots", *NOW]
+    if is_deferred:
+        gc.on("deferred-deletes", "-l", gc.json("gc", *options, "--defer-deletes")["liveSet"]["id"])
+    else:
+        gc.on("gc", *options)
+    assert snapshots(lake, "t") == every[-1:]
+    assert [lake.version_store.get_reference(each.branch).hash for each in (idle, busy)] == heads
+    for each in (idle, busy):
+        seen = lake.on(each.branch).load_table("db.t")
+        assert [ids(seen, snapshot) for snapshot in every] == [[1], [1, 2], [1, 2, 3]]
+    transactions.commit_transaction(busy.id)
+    assert (ids(lake.load_table("db.u")), snapshots(lake, "t")) == ([1, 2], every[-1:])
 
 
 def test_a_tag_made_on_an_old_commit_before_a_resume(
