@@ -74,7 +74,7 @@ def acts_of(versions: VersionStore) -> Acts:
     return {
         "list references": versions.list_references,
         "list a page of 20, with hidden ones": lambda: versions.list_references(hidden=True, limit=20),
-        "get a reference": lambda: versions.get_reference("main"),
+        "get a reference, 100 times": lambda: [versions.get_reference("main") for _ in range(100)],  # one is too short
         "commit": lambda: update(versions, "t0", next(numbers)),
         "begin, write and commit a transaction": transact,
         "mark of a collection": mark,
