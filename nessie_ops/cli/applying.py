@@ -11,7 +11,7 @@ from nessie_ops.cli.connection import Catalog, reference_option
 from nessie_ops.cli.exits import CONFLICT
 from nessie_ops.cli.output import print_json, print_rows
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, KeyMergeMode, MergeBehavior, MergeResult, NewCommit
+from nessie_ops.model import CommitHash, ContentKey, KeyMergeMode, MergeBehavior, MergeResult, NewCommit, parse_hash
 
 Target = Annotated[str, reference_option("--branch", "-b", help="The branch that gets the commit; - is the default.")]
 Message = Annotated[str, typer.Option("--message", "-m", help="Message of the new commit, instead of the usual one.")]
@@ -37,6 +37,11 @@ def target_of(catalog: Catalog, branch: str) -> str:
 def make_meta(message: str, author: str) -> NewCommit:
     """What the options say of the new commit."""
     return NewCommit(message=message, authors=(author,) if author else ())
+
+
+def parse_expected(text: str) -> CommitHash | None:
+    """The hash of `--expected`, if there is one; BadRequest."""
+    return parse_hash(text, "expected") if text else None
 
 
 def parse_modes(texts: Sequence[str] | None) -> tuple[KeyMergeMode, ...]:

@@ -12,6 +12,7 @@ from nessie_ops.cli.applying import (
     Message,
     Target,
     make_meta,
+    parse_expected,
     parse_modes,
     target_of,
     tell,
@@ -26,7 +27,7 @@ from nessie_ops.cli.connection import (
     reference_argument,
     reference_option,
 )
-from nessie_ops.model import DETACHED, Merge, MergeBehavior, Transplant, parse_hash
+from nessie_ops.model import DETACHED, Merge, MergeBehavior, Transplant
 
 
 def merge(
@@ -58,7 +59,7 @@ def merge(
             dry_run=dry_run,
             conflicts_as_result=True,
         )
-        at = parse_hash(expected, "expected") if expected else None
+        at = parse_expected(expected)
         result = catalog.merge(target_of(catalog, branch), at, wanted)
     tell(result, f"merged {source} into", dry_run=dry_run, as_json=as_json)
 
@@ -95,6 +96,6 @@ def transplant(
             dry_run=dry_run,
             conflicts_as_result=True,
         )
-        at = parse_hash(expected, "expected") if expected else None
+        at = parse_expected(expected)
         result = catalog.transplant(target_of(catalog, branch), at, wanted)
     tell(result, "transplanted to", dry_run=dry_run, as_json=as_json)

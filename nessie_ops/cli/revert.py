@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nessie_ops.cli.applying import Author, Expected, Message, Target, make_meta, target_of, tell
+from nessie_ops.cli.applying import Author, Expected, Message, Target, make_meta, parse_expected, target_of, tell
 from nessie_ops.cli.connection import (
     AsJson,
     DryRun,
@@ -17,7 +17,7 @@ from nessie_ops.cli.connection import (
     reference_option,
 )
 from nessie_ops.errors import BadRequest
-from nessie_ops.model import ContentKey, parse_hash
+from nessie_ops.model import ContentKey
 
 
 def revert(
@@ -42,7 +42,7 @@ def revert(
     """
     if bool(commit) == bool(keys) or bool(keys) != bool(to):
         raise BadRequest("give either a commit, or --key and --to.")
-    meta, head = make_meta(message, author), parse_hash(expected, "expected") if expected else None
+    meta, head = make_meta(message, author), parse_expected(expected)
     with open_catalog(uri, store) as catalog:
         at = catalog.resolve(commit or to).hash
         name = target_of(catalog, branch)
